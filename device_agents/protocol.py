@@ -10,13 +10,20 @@ Requests carry ``{"verb": ..., "id": n}``; everything the agent sends back for i
 * ``{"ok": true, ...}``: the answer,
 * ``{"ok": false, "failure": {"kind", "message", "stage", "segment", "platform", "code"}}``: foreign code failed;
   that is a result (the kinds are DESIGN section 6), and the agent is ready for the next request,
-* ``{"ok": false, "error": {"kind", "message"}}``: the request itself was wrong, or the agent is.
+* ``{"ok": false, "error": {"kind", "message"}}``: the request itself was wrong, or the agent is. With ``id`` null it
+  is about the whole stream (no frame could be read, the root folder is unusable), and the agent ends. Kind
+  ``missing_blob`` carries ``missing``, the hashes to send again.
+
+A request that works in the worker may carry ``deadline_s`` (for all of it) and ``stage_deadline_s`` (since the last
+progress event); the one that runs out first ends the worker with failure ``timeout``. An *array blob* is
+``{"blob": sha256, "dtype": name, "shape": [...]}``: raw bytes in C order that were ``put`` before.
 
 Verbs (a closed set; no shell, no pickle, no eval). Sizes are bytes, times say their unit:
 
 ==========  ==================================================================================================
 hello       -> version, agent_sha256, python, machine, system, boot_id, cpu_count, pid, runtimes {name: version},
-            blobs_dir
+            runtimes_reason (why there are none), blobs_dir, fingerprint {machine, kernel, cpu_model, cpu_count,
+            os_release, libc}
 have        hashes -> missing
 put         sha256 + payload ->
 segment     sha256, size_bytes, constants [[sha256, offset, size_bytes]] + skeleton payload -> ; the finished file
@@ -47,7 +54,7 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any, BinaryIO, Optional
+from typing import Any, BinaryIO, Optional, Union
 
 PROTOCOL_VERSION = 1
 MARKER = b"\nedgeplace-agent-stream-1\n"
@@ -59,6 +66,9 @@ MAX_HEADER_BYTES = 64 * 1024 * 1024
 MAX_PAYLOAD_BYTES = 2 * 1024 * 1024 * 1024
 MAX_MARKER_SKIP_BYTES = 1024 * 1024
 _PREFIX = struct.Struct("<IQ")
+PREFIX_BYTES = _PREFIX.size
+
+Buffer = Union[bytes, bytearray, memoryview]
 
 
 class ProtocolError(Exception):
@@ -67,6 +77,22 @@ class ProtocolError(Exception):
 
 class StreamClosed(ProtocolError):
     """The other side closed the stream (or its process ended)."""
+
+
+class RequestError(Exception):
+    """One request is wrong; the stream is fine and the next request may follow.
+
+    Attributes:
+        kind: ``bad_request``, ``unknown_verb``, ``missing_blob``, ``hash_mismatch``, ``too_large``, ``busy``,
+            ``no_space``, ``io_error`` or ``runtime_missing``.
+        facts: More fields for the error frame (``missing``: hashes the agent does not have).
+    """
+
+    def __init__(self, message: str, kind: str = "bad_request", **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.kind = kind
+        self.facts = facts
 
 
 def encode_prefix(header: dict[str, Any], payload_size: int) -> bytes:
@@ -101,6 +127,44 @@ def read_exactly(stream: BinaryIO, size: int) -> bytes:
     return bytes(data)
 
 
+def decode_prefix(prefix: Buffer) -> tuple[int, int]:
+    """Header size and payload size of a frame that begins with ``prefix`` (:data:`PREFIX_BYTES` long).
+
+    Raises:
+        ProtocolError: The frame would be larger than the caps.
+    """
+    header_size, payload_size = _PREFIX.unpack(prefix)
+    if header_size > MAX_HEADER_BYTES or payload_size > MAX_PAYLOAD_BYTES:
+        raise ProtocolError(f"frame too large: header {header_size} bytes, payload {payload_size} bytes")
+    return header_size, payload_size
+
+
+def decode_header(text: Buffer) -> dict[str, Any]:
+    """A frame's header from its bytes.
+
+    Raises:
+        ProtocolError: They are not a JSON object.
+    """
+    try:
+        header = json.loads(bytes(text))
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"the frame's header is not JSON: {error}") from None
+    if not isinstance(header, dict):
+        raise ProtocolError("the frame's header is not a JSON object")
+    return header
+
+
+def read_header(stream: BinaryIO) -> tuple[dict[str, Any], int]:
+    """The next frame's header and the size of the payload that follows it in the stream, still unread.
+
+    Raises:
+        StreamClosed: The stream ended.
+        ProtocolError: What came is no frame, or is larger than the caps.
+    """
+    header_size, payload_size = decode_prefix(read_exactly(stream, PREFIX_BYTES))
+    return decode_header(read_exactly(stream, header_size)), payload_size
+
+
 def read_frame(stream: BinaryIO) -> tuple[dict[str, Any], bytes]:
     """The next frame's header and payload.
 
@@ -108,15 +172,7 @@ def read_frame(stream: BinaryIO) -> tuple[dict[str, Any], bytes]:
         StreamClosed: The stream ended.
         ProtocolError: What came is no frame, or is larger than the caps.
     """
-    header_size, payload_size = _PREFIX.unpack(read_exactly(stream, _PREFIX.size))
-    if header_size > MAX_HEADER_BYTES or payload_size > MAX_PAYLOAD_BYTES:
-        raise ProtocolError(f"frame too large: header {header_size} bytes, payload {payload_size} bytes")
-    try:
-        header = json.loads(read_exactly(stream, header_size))
-    except ValueError as error:
-        raise ProtocolError(f"the frame's header is not JSON: {error}") from None
-    if not isinstance(header, dict):
-        raise ProtocolError("the frame's header is not a JSON object")
+    header, payload_size = read_header(stream)
     return header, read_exactly(stream, payload_size) if payload_size else b""
 
 
@@ -152,6 +208,6 @@ def failure_header(
     }  # fmt: skip
 
 
-def error_header(kind: str, message: str) -> dict[str, Any]:
+def error_header(kind: str, message: str, **facts: Any) -> dict[str, Any]:
     """The answer that says the request was wrong or the agent is."""
-    return {"ok": False, "error": {"kind": kind, "message": message}}
+    return {"ok": False, "error": {"kind": kind, "message": message, **facts}}
