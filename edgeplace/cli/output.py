@@ -1,0 +1,87 @@
+"""What a person sees while a command works, and how results are printed.
+
+Results go to stdout, progress and notes to stderr, so that ``--json`` can be piped. When stderr is not a terminal,
+progress is quiet.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on stdout."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def print_renderables(*parts: RenderableType) -> None:
+    """Tables and lines on stdout; wide enough to be piped into a file without wrapping."""
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    for part in parts:
+        console.print(part)
+
+
+class ConsoleObserver:
+    """Shows what a run is doing: the stage, what is measured now, the best so far, the time left."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._quiet = quiet or not self._console.is_terminal
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def stage(self, title: str, total: int | None = None) -> None:
+        """A new stage begins, with ``total`` steps when that is known."""
+        if self._progress is not None:
+            if self._task is not None:
+                self._progress.remove_task(self._task)
+            self._task = self._progress.add_task(title, total=total, what="")
+
+    def advance(self, what: str, steps: int = 1) -> None:
+        """``what`` is being done now; ``steps`` are finished since the last call."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, advance=steps, what=what)
+
+    def note(self, text: str) -> None:
+        """Something the user should know, whatever the output is."""
+        console = self._progress.console if self._progress is not None else self._console
+        console.print(f"note: {text}", style="yellow", markup=False)
+
+    @contextmanager
+    def running(self) -> Iterator[ConsoleObserver]:
+        """Show progress while the block runs (nothing when quiet)."""
+        if self._quiet:
+            yield self
+            return
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[what]}", markup=False),
+        )
+        with Progress(*columns, console=self._console, transient=True) as progress:
+            self._progress = progress
+            try:
+                yield self
+            finally:
+                self._progress = None

@@ -1,0 +1,47 @@
+"""``edgeplace verify``: run a delegate map again. Is it as fast and as right as it says?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgeplace import controller
+from edgeplace.cli import options, output
+from edgeplace.errors import EXIT_CHECK_FAILED, EXIT_OK
+from edgeplace.report import tables
+
+
+def verify(
+    map_: options.MapPath,
+    model: Annotated[
+        Path | None, typer.Option("--model", metavar="FILE", help="The model, when it is not beside the map.")
+    ] = None,
+    board: options.OptionalBoard = None,
+    boards_dir: options.BoardsDir = None,
+    inputs: options.Inputs = None,
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", help="How much slower than the map says is still a pass.", min=0.0)
+    ] = 0.25,
+    rounds: Annotated[int | None, typer.Option("--rounds", help="Interleaved rounds.", min=4)] = None,
+    json: options.Json = False,
+) -> int:
+    """Re-measure a map and compare speed and outputs with what it says; exit code 3 when it does not hold."""
+    observer = output.ConsoleObserver(quiet=json)
+    request = controller.VerifyRequest(
+        map=map_,
+        model=model,
+        board=board,
+        boards_dirs=tuple(boards_dir or ()),
+        inputs=inputs,
+        tolerance=tolerance,
+        rounds=rounds,
+    )
+    with observer.running():
+        outcome = controller.verify(request, observer)
+    if json:
+        output.print_json(outcome)
+    else:
+        output.print_renderables(*tables.verify_tables(outcome))
+    return EXIT_OK if outcome["holds"] else EXIT_CHECK_FAILED
