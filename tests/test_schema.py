@@ -101,7 +101,7 @@ def test_a_model_is_frozen_and_equal_by_its_fields() -> None:
         ),
         (
             "format: toy@1\nflga: true\n",
-            ["toy.yaml:2: 'flga' is not a key of the file; did you mean 'flag'?"],
+            ["toy.yaml:2: 'flga' is not a key here; did you mean 'flag'?"],
         ),
         (
             "format: toy@1\nchain:\n- kind: cpu\n- kind: gpuu\n",
@@ -146,7 +146,7 @@ def test_a_model_is_frozen_and_equal_by_its_fields() -> None:
             ["toy.yaml:4: 'flag' is repeated; it first stands on line 2"],
         ),
         ("format: toy@1\n? [a]\n: 1\n", ["toy.yaml:2: a key must be a word"]),
-        ("format: toy@1\n<<: {flag: true}\n", ["toy.yaml:2: '<<' is not a key of the file; known: "]),
+        ("format: toy@1\n<<: {flag: true}\n", ["toy.yaml:2: '<<' is not a key here; known: "]),
     ],
 )  # fmt: skip
 def test_each_mistake_names_its_line(text: str, expected: list[str]) -> None:
@@ -240,7 +240,7 @@ def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
 def test_values_from_a_command_line_carry_their_source() -> None:
     with pytest.raises(ProfileError) as caught:
         validate_value(File, {"format": "toy@1", "flga": True}, "--set flga=true")
-    assert str(caught.value) == "--set flga=true: 'flga' is not a key of the file; did you mean 'flag'?"
+    assert str(caught.value) == "--set flga=true: 'flga' is not a key here; did you mean 'flag'?"
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ __all__ = [
     "field_validator",
     "json_schema",
     "load_model",
+    "merge_values",
     "model_validator",
     "node_ranges",
     "parse_model",
@@ -173,6 +174,15 @@ def validate_document(model: type[M], document: Document) -> M:
     return result
 
 
+def merge_values(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with ``changes`` over it; mappings are merged, everything else is replaced."""
+    merged = dict(base)
+    for key, value in changes.items():
+        old = merged.get(key)
+        merged[key] = merge_values(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
 def raise_problems(document: Document, problems: Sequence[Problem]) -> typing.NoReturn:
     """Raise one :class:`ProfileError` that tells all ``problems`` in the order of their lines."""
     ordered = sorted(problems, key=lambda problem: problem.line)
@@ -182,10 +192,8 @@ def raise_problems(document: Document, problems: Sequence[Problem]) -> typing.No
 
 
 def dump_model(value: FrozenModel, comment: str = "") -> str:
-    """Canonical YAML of a model: fields in the order they are declared, defaults left out, ``format`` first."""
-    plain = value.model_dump(exclude_defaults=True)
-    kind = getattr(value, "format", None)
-    return dump_value({"format": kind, **plain} if kind is not None else plain, comment)
+    """Canonical YAML of a model: fields in the order they are declared; what has its default value is left out."""
+    return dump_value(value.model_dump(exclude_defaults=True), comment)
 
 
 def json_schema(model: type[FrozenModel]) -> dict[str, Any]:
@@ -238,7 +246,8 @@ def _message(model: type[FrozenModel], loc: Path_, path: Path_, error: Any) -> s
     if kind == "extra_forbidden":
         keys = _keys_at(model, loc[:-1])
         hint = f"; {nearest_name_hint(str(loc[-1]), keys)}" if keys else ""
-        return f"'{loc[-1]}' is not a key of {_spell(loc[:-1])}{hint}"
+        parent = f"of {_spell(loc[:-1])}" if len(loc) > 1 else "here"
+        return f"'{loc[-1]}' is not a key {parent}{hint}"
     if kind == "missing":
         return f"{_spell(loc)} is missing"
     if kind == "literal_error":
@@ -250,7 +259,7 @@ def _message(model: type[FrozenModel], loc: Path_, path: Path_, error: Any) -> s
         names = ", ".join(f"'{word}'" for word in wanted)
         return f"{_spell(path)}: {_describe(error['input'])} is not one of {names}{hint}"
     if kind == "value_error":
-        return f"{_spell(path)}: {error['ctx']['error']}"
+        return f"{_spell(path)}: {error['ctx']['error']}" if path else str(error["ctx"]["error"])
     text = str(error["msg"])
     return f"{_spell(path)}: {text[:1].lower()}{text[1:]}"
 
