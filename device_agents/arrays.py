@@ -28,7 +28,7 @@ def pack_arrays(arrays: Sequence[Any]) -> tuple[list[dict[str, Any]], list[Any]]
             data: Any = b"".join(struct.pack("<I", len(item)) + item for item in items)
             name = "string"
         else:
-            contiguous = np.ascontiguousarray(array)
+            contiguous: Any = np.ascontiguousarray(array)
             data = memoryview(contiguous.reshape(-1).view(np.uint8)) if contiguous.size else b""
             name = array.dtype.name
         descriptions.append({"dtype": name, "shape": list(array.shape), "nbytes": memoryview(data).nbytes})
