@@ -1,0 +1,567 @@
+"""A board reached over SSH: one connection with several channels, host keys strictly checked.
+
+The traps this file is built around were measured against OpenSSH and paramiko 5.1:
+
+* paramiko leaves Nagle's algorithm on, which makes some round trips of 1 KB and more take 43 ms;
+* opening a channel waits up to an hour by default, and starting a command on it waits for ever;
+* a peer that froze (its kernel still acknowledges) is noticed by nothing below our own protocol: every blocking call
+  here runs under a timer that closes what it waits for;
+* a connection lost while a command runs is no exception but an end of file and the exit status -1;
+* a login shell's rc file may print before the command does: commands announce themselves with a line of their own,
+  and what came before that line goes to the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import io
+import logging
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import paramiko
+
+from edgeplace.errors import LinkError
+from edgeplace.transport.base import (
+    Buffer,
+    CommandTimeoutError,
+    CompletedRun,
+    Data,
+    HostKeyError,
+    Stream,
+    Transport,
+    command_line,
+    open_log,
+    pieces_of,
+    sha256_of,
+)
+from edgeplace.transport.ssh_settings import KNOWN_HOSTS_VARIABLE, SshSettings
+
+LOG = logging.getLogger(__name__)
+
+KEEPALIVE_S = 5
+"""Seconds of silence after which something is sent, so that a dead line is noticed while nothing else happens."""
+USER_TIMEOUT_MS = 15_000
+"""How long the kernel lets sent data go unacknowledged before it gives the connection up."""
+CHANNEL_TIMEOUT_S = 15.0
+"""For opening a channel and starting a command on it."""
+TRANSFER_TIMEOUT_S = 600.0
+"""For one file; the connection's own death is noticed much earlier."""
+CLOSE_TIMEOUT_S = 2.0
+
+_NOT_OS_FAILURES = (paramiko.SSHException, paramiko.SFTPError, EOFError)
+_LINK_FAILURES = (*_NOT_OS_FAILURES, OSError)
+"""What paramiko raises when a connection or a channel ends under it."""
+_CHUNK_BYTES = 1 << 18
+_MAX_CHATTER_BYTES = 1 << 20
+
+# Runs on the board, whatever the login shell: announces itself and its process id, then becomes the command.
+_ANNOUNCE = 'printf "\\n%s %s\\n" "$0" "$$"; exec "$@"'
+_WORK_DIR = 'umask 077; d="${XDG_CACHE_HOME:-$HOME/.cache}/edgeplace"; mkdir -p "$d" && chmod 700 "$d" && cd "$d" && pwd -P'
+_SHA256 = 'hash() { if command -v sha256sum >/dev/null; then sha256sum <"$1"; else openssl dgst -sha256 -r <"$1"; fi; }; '
+# $1 file, $2 hash, $3 mode: is the file there with that hash?
+_IS_THERE = _SHA256 + '[ -f "$1" ] && h=$(hash "$1") && [ "${h%% *}" = "$2" ] && chmod "$3" "$1"'
+_HASH_MISMATCH = 65
+# $1 temporary file, $2 hash, $3 mode, $4 file
+_FINISH = _SHA256 + (
+    'h=$(hash "$1") || exit 1; if [ "${h%% *}" != "$2" ]; then rm -f "$1"; exit 65; fi; '
+    'chmod "$3" "$1" && mv -f "$1" "$4" || { rm -f "$1"; exit 1; }'
+)
+_RECEIVE = 'umask 077; cat >"$1" || { rm -f "$1"; exit 1; }'
+
+
+class _UnknownHostKeyError(Exception):
+    def __init__(self, key: paramiko.PKey) -> None:
+        super().__init__("unknown host key")
+        self.key = key
+
+
+class _Refuse(paramiko.MissingHostKeyPolicy):
+    """Like paramiko's RejectPolicy, and hands on the key so that its fingerprint can be shown."""
+
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+        raise _UnknownHostKeyError(key)
+
+
+class SshTransport(Transport):
+    """One SSH connection to one board.
+
+    Keys and the ssh-agent authenticate; there are no passwords. Host keys are looked up in the settings' own
+    files, those of ``EDGEPLACE_KNOWN_HOSTS``, ``~/.ssh/known_hosts`` and ``/etc/ssh/ssh_known_hosts``, in this order.
+    """
+
+    name = "ssh"
+
+    def __init__(self, settings: SshSettings) -> None:
+        self.settings = settings
+        self._client: paramiko.SSHClient | None = None
+        self._work_dir = settings.work_dir
+        self._sftp_works = True
+
+    def describe(self) -> str:
+        return f"ssh://{self._where}"
+
+    @property
+    def _where(self) -> str:
+        return self.settings.describe()
+
+    def alive(self) -> bool:
+        link = self._client.get_transport() if self._client is not None else None
+        return link is not None and link.is_active()
+
+    def connect(self) -> None:
+        if self.alive():
+            return
+        self.close()
+        settings = self.settings
+        client = paramiko.SSHClient()
+        client.set_missing_host_key_policy(_Refuse())
+        self._load_known_hosts(client)
+        tcp = self._open_socket()
+        try:
+            client.connect(
+                settings.host,
+                port=settings.port,
+                username=settings.user or getpass.getuser(),
+                key_filename=None if settings.identity_file is None else str(settings.identity_file),
+                # A key that was named is the one that is meant; sshd counts every other one as a failed attempt.
+                allow_agent=settings.identity_file is None,
+                look_for_keys=settings.identity_file is None,
+                timeout=settings.connect_timeout_s,
+                banner_timeout=settings.connect_timeout_s,
+                auth_timeout=settings.connect_timeout_s,
+                channel_timeout=CHANNEL_TIMEOUT_S,
+                sock=tcp,
+            )
+        except BaseException as error:
+            client.close()
+            tcp.close()
+            if isinstance(error, Exception):
+                raise self._explain_connect(error) from error
+            raise
+        link = client.get_transport()
+        assert link is not None  # connect() returned
+        link.set_keepalive(KEEPALIVE_S)
+        self._client = client
+        LOG.info("connected to %s", self._where)
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def work_dir(self) -> str:
+        if not self._work_dir:
+            done = self.run(["sh", "-c", _WORK_DIR], CHANNEL_TIMEOUT_S)
+            folder = done.stdout.decode(errors="surrogateescape").strip("\n")
+            if done.returncode != 0 or not folder.startswith("/"):
+                raise LinkError(
+                    f"the work folder ~/.cache/edgeplace cannot be made: {_last_line(done.stderr)}",
+                    where=self._where,
+                    hint="check the home folder's permissions and free space on the board",
+                )
+            self._work_dir = folder
+        return self._work_dir
+
+    def run(self, argv: Sequence[str], timeout_s: float, stdin: Data = b"") -> CompletedRun:
+        pieces = pieces_of(stdin)
+        channel, reader = self._start(argv, lambda chatter: LOG.debug("before '%s': %r", argv[0], chatter))
+        errors = bytearray()
+        drain = _drain_stderr(channel, errors.extend)
+
+        def feed() -> None:  # beside reading: a command that answers while it reads would block us both
+            try:
+                for piece in pieces:
+                    _send(channel, piece)
+                channel.shutdown_write()
+            except _LINK_FAILURES as error:
+                LOG.debug("'%s' did not read all of its input: %s", argv[0], error)
+
+        with self._limit(timeout_s, channel) as ran_out:
+            threading.Thread(target=feed, name="feed-stdin", daemon=True).start()
+            output = reader.read()
+            status = channel.recv_exit_status()
+        lost = status == -1 and not self.alive()
+        drain.join(CLOSE_TIMEOUT_S)
+        self._close_channel(channel)
+        if ran_out.is_set():
+            raise CommandTimeoutError(f"'{argv[0]}' did not end within {timeout_s:g} s", where=self._where)
+        if lost:
+            raise self._lost(f"while '{argv[0]}' ran")
+        return CompletedRun(status, output, bytes(errors))
+
+    def open_stream(self, argv: Sequence[str], log: Path) -> Stream:
+        return _SshStream(self, argv, log)
+
+    def put_file(self, data: Data, remote_path: str, mode: int = 0o600) -> bool:
+        pieces = pieces_of(data)
+        digest, mode_text = sha256_of(pieces), f"{mode:o}"
+        there = self._script(_IS_THERE, remote_path, digest, mode_text)
+        if there.returncode == 0:
+            return False
+        temporary = f"{remote_path}.{secrets.token_hex(6)}.tmp"
+        if not (self._sftp_works and self._put_by_sftp(pieces, temporary)):
+            received = self._script(_RECEIVE, temporary, stdin=pieces)
+            if received.returncode != 0:
+                raise self._cannot_write(remote_path, _last_line(received.stderr))
+        finished = self._script(_FINISH, temporary, digest, mode_text, remote_path)
+        if finished.returncode == _HASH_MISMATCH:
+            raise self._cannot_write(remote_path, "what arrived has another hash than what was sent")
+        if finished.returncode != 0:
+            raise self._cannot_write(remote_path, _last_line(finished.stderr))
+        return True
+
+    # --- connecting -------------------------------------------------------------------------------------------
+
+    def _load_known_hosts(self, client: paramiko.SSHClient) -> None:
+        named = [*self.settings.known_hosts]
+        if variable := os.environ.get(KNOWN_HOSTS_VARIABLE, ""):
+            named += [Path(part).expanduser() for part in variable.split(os.pathsep) if part]
+        usual = [Path("~/.ssh/known_hosts").expanduser(), Path("/etc/ssh/ssh_known_hosts")]
+        for path in [*named, *(path for path in usual if path.is_file())]:
+            try:
+                client.load_system_host_keys(str(path))
+            except OSError as error:
+                raise LinkError(f"cannot read the known hosts: {error.strerror}", where=str(path)) from error
+            except Exception as error:
+                if path in named:
+                    raise LinkError(f"not a known_hosts file: {error}", where=str(path)) from error
+                LOG.warning("%s: not read: %s", path, error)
+
+    def _open_socket(self) -> socket.socket:
+        settings = self.settings
+        try:
+            tcp = socket.create_connection((settings.host, settings.port), settings.connect_timeout_s)
+        except socket.gaierror as error:
+            raise LinkError(
+                f"no address for host '{settings.host}': {error.strerror}",
+                where=self._where,
+                hint="check the name, or give the board's IP address",
+            ) from error
+        except ConnectionRefusedError as error:
+            raise LinkError(
+                "connection refused: nothing listens on that port",
+                where=self._where,
+                hint="check that sshd runs on the board (sudo systemctl enable --now ssh) and the port is right",
+            ) from error
+        except TimeoutError as error:
+            raise LinkError(
+                f"no answer within {settings.connect_timeout_s:g} s",
+                where=self._where,
+                hint="check that the board is on, on the network, and not behind a firewall",
+            ) from error
+        except OSError as error:
+            raise LinkError(
+                f"cannot connect: {error.strerror or error}",
+                where=self._where,
+                hint="check the network between here and the board",
+            ) from error
+        tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
+        return tcp
+
+    def _explain_connect(self, error: Exception) -> LinkError:
+        """What paramiko raised while connecting, in words a person can act on."""
+        if isinstance(error, LinkError):
+            return error
+        if isinstance(error, _UnknownHostKeyError):
+            return self._host_key_error(error.key, None)
+        if isinstance(error, paramiko.BadHostKeyException):
+            return self._host_key_error(error.key, error.expected_key)
+        where, identity = self._where, self.settings.identity_file
+        if isinstance(error, paramiko.PasswordRequiredException):
+            name = "KEY" if identity is None else str(identity)
+            return LinkError("the private key is locked by a passphrase", where=where, hint=f"ssh-add {name}")
+        if isinstance(error, paramiko.AuthenticationException) or "authentication methods" in str(error):
+            key = "" if identity is None else f"-i {identity}.pub "
+            return LinkError(
+                f"the board does not let user '{self.settings.user or getpass.getuser()}' in with the keys we have",
+                where=where,
+                hint=f"ssh-copy-id {key}-p {self.settings.port} {self.settings.login}",
+            )
+        if isinstance(error, FileNotFoundError):
+            return LinkError(
+                f"the private key {error.filename} does not exist",
+                where=where,
+                hint="ssh-keygen -t ed25519 makes one",
+            )
+        if isinstance(error, (paramiko.SSHException, EOFError, OSError)):
+            return LinkError(
+                f"what answers there did not speak SSH to the end: {error or type(error).__name__}",
+                where=where,
+                hint=f"try: ssh -v -p {self.settings.port} {self.settings.login} true",
+            )
+        return LinkError(f"cannot connect: {error}", where=where)
+
+    def _host_key_error(self, key: paramiko.PKey, expected: paramiko.PKey | None) -> HostKeyError:
+        name = self.settings.known_hosts_name
+        line = f"{name} {key.get_name()} {key.get_base64()}"
+        shown = f"{key.get_name()} {key.fingerprint}"
+        check = "on the board: ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub"
+        if expected is None:
+            message = f"unknown host key {shown}"
+            hint = f"compare the fingerprint ({check}), then add this line to ~/.ssh/known_hosts: {line}"
+        else:
+            message = f"the host key changed: the board shows {shown}, known is {expected.fingerprint}"
+            hint = (
+                "somebody may be in between. If the board was installed anew, compare the fingerprint "
+                f"({check}), then: ssh-keygen -R '{name}' and add this line to ~/.ssh/known_hosts: {line}"
+            )
+        return HostKeyError(
+            message,
+            fingerprint=key.fingerprint,
+            known_hosts_line=line,
+            changed=expected is not None,
+            hint=hint,
+            where=self._where,
+        )
+
+    # --- channels ---------------------------------------------------------------------------------------------
+
+    def _start(
+        self, argv: Sequence[str], on_chatter: Callable[[bytes], object]
+    ) -> tuple[paramiko.Channel, _ChannelReader]:
+        """A channel with the command running on it, and the reader of its stdout."""
+        word = f"edgeplace-{secrets.token_hex(8)}"
+        line = "exec " + command_line(["sh", "-c", _ANNOUNCE, word, *argv])
+        channel = self._open_channel()
+        with self._limit(CHANNEL_TIMEOUT_S, channel):
+            try:
+                channel.exec_command(line)
+            except _LINK_FAILURES as error:
+                self._close_channel(channel)
+                raise self._lost(f"while '{argv[0]}' was started", error) from error
+        return channel, _ChannelReader(channel, word.encode(), on_chatter)
+
+    def _open_channel(self) -> paramiko.Channel:
+        self.connect()
+        link = self._client.get_transport() if self._client is not None else None
+        if link is None:
+            raise self._lost("while a channel was opened")
+        try:
+            return link.open_session(timeout=CHANNEL_TIMEOUT_S)
+        except _LINK_FAILURES as error:
+            raise self._lost("while a channel was opened", error) from error
+
+    @contextlib.contextmanager
+    def _limit(self, timeout_s: float, channel: paramiko.Channel) -> Iterator[threading.Event]:
+        """Close ``channel`` (and whatever waits on it wakes up) when the block takes too long; the event says so."""
+        ran_out = threading.Event()
+
+        def end() -> None:
+            ran_out.set()
+            self._close_channel(channel)
+
+        timer = threading.Timer(timeout_s, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield ran_out
+        finally:
+            timer.cancel()
+
+    def _close_channel(self, channel: paramiko.Channel) -> None:
+        """Close a channel; when even that blocks (the peer is frozen and all buffers are full), the connection."""
+
+        def close() -> None:
+            with contextlib.suppress(*_LINK_FAILURES):
+                channel.close()
+
+        closer = threading.Thread(target=close, name="close-channel", daemon=True)
+        closer.start()
+        closer.join(CLOSE_TIMEOUT_S)
+        if closer.is_alive():
+            LOG.warning("%s: the connection does not take anything any more; it is given up", self._where)
+            channel.get_transport().close()
+
+    def _lost(self, when: str, error: BaseException | None = None) -> LinkError:
+        reason = f": {error}" if error is not None and str(error) else ""
+        return LinkError(
+            f"the connection broke {when}{reason}",
+            where=self._where,
+            hint="check that the board is on and reachable, then run the same command again",
+        )
+
+    # --- files ------------------------------------------------------------------------------------------------
+
+    def _script(self, script: str, *arguments: str, stdin: Data = b"") -> CompletedRun:
+        return self.run(["sh", "-c", script, "sh", *arguments], TRANSFER_TIMEOUT_S, stdin)
+
+    def _put_by_sftp(self, pieces: list[memoryview], path: str) -> bool:
+        """Write the file over SFTP; ``False`` when the board has no SFTP that works (tried once)."""
+        channel = self._open_channel()
+        with self._limit(CHANNEL_TIMEOUT_S, channel):
+            try:
+                channel.invoke_subsystem("sftp")
+                sftp = paramiko.SFTPClient(channel)
+            except _LINK_FAILURES as error:
+                self._close_channel(channel)
+                if not self.alive():
+                    raise self._lost("while SFTP was started", error) from error
+                LOG.info("%s: no SFTP (%s); files go through cat", self._where, error)
+                self._sftp_works = False
+                return False
+        with self._limit(TRANSFER_TIMEOUT_S, channel) as ran_out:
+            try:
+                with sftp.open(path, "wb") as file:
+                    file.set_pipelined(
+                        True
+                    )  # without it each 32 KB waits for its answer: 1 MB/s instead of 100
+                    for piece in pieces:
+                        for start in range(0, len(piece), _CHUNK_BYTES):
+                            file.write(bytes(piece[start : start + _CHUNK_BYTES]))
+            except _LINK_FAILURES as error:
+                if ran_out.is_set() or not self.alive():
+                    raise self._lost(f"while {path} was written", error) from error
+                raise self._cannot_write(path, str(error)) from error
+            finally:
+                self._close_channel(channel)
+        return True
+
+    def _cannot_write(self, path: str, reason: str) -> LinkError:
+        return LinkError(
+            f"cannot write {path}: {reason}",
+            where=self._where,
+            hint="check free space and permissions of that folder on the board",
+        )
+
+
+class _SshStream(Stream):
+    """A command on a channel of its own."""
+
+    def __init__(self, transport: SshTransport, argv: Sequence[str], log: Path) -> None:
+        self._transport = transport
+        self._log = open_log(log)
+        try:
+            self._channel, self._raw = transport._start(argv, self._log.write)
+        except BaseException:
+            self._log.close()
+            raise
+        self._drain = _drain_stderr(self._channel, self._log.write)
+        self.reader = cast(BinaryIO, io.BufferedReader(self._raw, _CHUNK_BYTES))
+        self.writer = cast(BinaryIO, io.BufferedWriter(_ChannelWriter(self._channel), 1 << 16))
+
+    def exit_status(self, timeout_s: float = 0.0) -> int | None:
+        self._channel.status_event.wait(timeout_s)
+        if not self._channel.exit_status_ready():
+            return None
+        status = self._channel.exit_status
+        return None if status == -1 else status
+
+    def abort(self) -> None:
+        running = not self._channel.exit_status_ready()
+        self._transport._close_channel(self._channel)
+        # sshd leaves a command alone whose channel is closed; one that hangs would keep the board busy for ever.
+        if running and self._raw.remote_pid and self._transport.alive():
+            with contextlib.suppress(LinkError):
+                self._transport.run(["kill", "-KILL", str(self._raw.remote_pid)], CLOSE_TIMEOUT_S)
+
+    def close(self, grace_s: float = 2.0) -> None:
+        with (
+            self._transport._limit(CLOSE_TIMEOUT_S, self._channel),
+            contextlib.suppress(*_LINK_FAILURES),
+        ):
+            self._channel.shutdown_write()
+        self._channel.status_event.wait(grace_s)
+        self.abort()
+        for file in (self.writer, self.reader):
+            with contextlib.suppress(OSError):
+                file.close()
+        self._drain.join(CLOSE_TIMEOUT_S)
+        self._log.close()
+
+
+class _ChannelReader(io.RawIOBase):
+    """stdout of a channel, from behind the line with which the command announces itself."""
+
+    def __init__(self, channel: paramiko.Channel, word: bytes, on_chatter: Callable[[bytes], object]) -> None:
+        self._channel = channel
+        self._word = b"\n" + word + b" "
+        self._on_chatter = on_chatter
+        self._announced = False
+        self._left = b""
+        self.remote_pid = 0
+        """Process id of the command on the board; 0 until it has announced itself."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override]
+        if not self._announced:
+            self._skip_chatter()
+        view = memoryview(buffer).cast("B")
+        data = self._left[: len(view)] or self._channel.recv(len(view))
+        self._left = self._left[len(view) :]
+        view[: len(data)] = data
+        return len(data)
+
+    def _skip_chatter(self) -> None:
+        seen = b""
+        while True:
+            before, word, after = seen.partition(self._word)
+            if word and b"\n" in after:
+                pid, _, self._left = after.partition(b"\n")
+                self.remote_pid = int(pid) if pid.isdigit() else 0
+                break
+            if len(seen) > _MAX_CHATTER_BYTES:
+                raise OSError("the board's login shell prints without end instead of starting the command")
+            data = self._channel.recv(1 << 16)
+            if not data:
+                before = seen
+                break
+            seen += data
+        self._announced = True
+        if before:
+            self._on_chatter(before)
+
+
+class _ChannelWriter(io.RawIOBase):
+    """stdin of a channel."""
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self._channel = channel
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer) -> int:  # type: ignore[override]
+        try:
+            view = memoryview(data).cast("B")[:_CHUNK_BYTES]
+            _send(self._channel, view)
+            return len(view)
+        except _NOT_OS_FAILURES as error:
+            raise BrokenPipeError(str(error)) from error
+
+
+def _send(channel: paramiko.Channel, data: memoryview) -> None:
+    """All of ``data``; paramiko wants bytes, so a piece at a time is copied."""
+    try:
+        for start in range(0, len(data), _CHUNK_BYTES):
+            channel.sendall(bytes(data[start : start + _CHUNK_BYTES]))
+    except _NOT_OS_FAILURES as error:
+        raise BrokenPipeError(str(error)) from error
+
+
+def _drain_stderr(channel: paramiko.Channel, sink: Callable[[bytes], object]) -> threading.Thread:
+    """Give what comes on stderr to ``sink`` until it ends. Undrained it would fill the window and stop stdout."""
+
+    def drain() -> None:
+        with contextlib.suppress(OSError, ValueError):  # ValueError: the log was closed meanwhile
+            while data := channel.recv_stderr(1 << 16):
+                sink(data)
+
+    thread = threading.Thread(target=drain, name="drain-stderr", daemon=True)
+    thread.start()
+    return thread
+
+
+def _last_line(text: bytes) -> str:
+    lines = text.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "no reason was given"
