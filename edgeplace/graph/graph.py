@@ -38,6 +38,20 @@ class Node:
     activation_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Bond:
+    """Nodes that must stay in one segment, and why.
+
+    Attributes:
+        nodes: Their ids in execution order, at least one. What lies on a path between them comes along, whoever
+            contracts the graph (see ``contract``).
+        reason: For people: the rule and the thing it is about.
+    """
+
+    nodes: tuple[int, ...]
+    reason: str
+
+
 @dataclass(frozen=True)
 class Graph:
     """Nodes, tensors and wiring of one entry of a model.
@@ -54,6 +68,9 @@ class Graph:
         order: Node ids in a topological order (file order wherever that is one).
         producer: Tensor number -> node id, for tensors that a node makes.
         consumers: Tensor number -> node ids that read it, each once, in order.
+        bonds: What must not be separated (DESIGN section 4).
+        constant_nodes: Nodes that only turn constants into constants for other nodes (DEQUANTIZE of fp16 weights,
+            DENSIFY ...): they go along with whoever reads them.
     """
 
     model_name: str
@@ -69,6 +86,8 @@ class Graph:
     order: tuple[int, ...]
     producer: Mapping[int, int]
     consumers: Mapping[int, tuple[int, ...]]
+    bonds: tuple[Bond, ...] = ()
+    constant_nodes: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
