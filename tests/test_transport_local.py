@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from edgeplace.boards.profile import SshSettings
 from edgeplace.errors import InputError, LinkError
-from edgeplace.transport import CommandTimeoutError, LocalTransport, SshSettings, transport_for
+from edgeplace.transport import CommandTimeoutError, LocalTransport, SshTarget, transport_for
 from edgeplace.transport.base import command_line
 from edgeplace.transport.local import LocalStream
 
@@ -197,8 +198,17 @@ def test_arguments_that_cannot_be_are_refused(argv: list[str]) -> None:
     ],
 )
 def test_addresses(address: str, host: str, port: int, user: str) -> None:
-    settings = SshSettings.from_address(address)
-    assert (settings.host, settings.port, settings.user) == (host, port, user)
+    target = SshTarget.of(address, SshSettings())
+    assert (target.host, target.port, target.user) == (host, port, user)
+
+
+def test_the_profile_gives_what_the_address_leaves_out() -> None:
+    profile = SshSettings(user="pi", port=2200, identity_file="~/key", known_hosts="/known")
+    target = SshTarget.of("ssh://rpi5", profile)
+    assert (target.user, target.port) == ("pi", 2200)
+    assert (target.identity_file, target.known_hosts) == (Path.home() / "key", Path("/known"))
+    other = SshTarget.of("ssh://me@rpi5:23", profile)
+    assert (other.user, other.port) == ("me", 23)
 
 
 @pytest.mark.parametrize(

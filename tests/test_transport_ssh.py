@@ -16,7 +16,7 @@ import pytest
 from sshd import Sshd, make_key
 
 from edgeplace.errors import LinkError
-from edgeplace.transport import CommandTimeoutError, HostKeyError, SshSettings
+from edgeplace.transport import CommandTimeoutError, HostKeyError, SshTarget
 from edgeplace.transport import ssh as ssh_module
 from edgeplace.transport.ssh import SshTransport
 
@@ -45,20 +45,20 @@ class _Closing:
         self.server.stop()
 
 
-def settings_for(server: Sshd, **changes: object) -> SshSettings:
+def target_for(server: Sshd, **changes: object) -> SshTarget:
     values: dict[str, object] = {
         "host": "127.0.0.1",
         "port": server.port,
         "user": getpass.getuser(),
         "identity_file": server.user_key,
-        "known_hosts": (server.known_hosts,),
+        "known_hosts": server.known_hosts,
     }
-    return SshSettings(**(values | changes))  # type: ignore[arg-type]
+    return SshTarget(**(values | changes))  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def board(server: Sshd) -> Iterator[SshTransport]:
-    with SshTransport(settings_for(server)) as transport:
+    with SshTransport(target_for(server)) as transport:
         yield transport  # type: ignore[misc]
 
 
@@ -126,7 +126,7 @@ def test_abort_ends_a_command_that_does_not_listen(board: SshTransport, server: 
 def test_what_an_rc_file_prints_goes_to_the_log(own_server: Sshd, tmp_path: Path) -> None:
     (own_server.home / ".bashrc").write_text(CHATTER)
     log = tmp_path / "log"
-    with SshTransport(settings_for(own_server)) as board:
+    with SshTransport(target_for(own_server)) as board:
         assert board.run(["echo", "clean"], 20).stdout == b"clean\n"
         stream = board.open_stream(["cat"], log)
         stream.writer.write(b"x\n")
@@ -150,7 +150,7 @@ def test_the_work_folder_is_ours_alone(board: SshTransport, server: Sshd) -> Non
 @pytest.mark.parametrize("sftp", [True, False], ids=["sftp", "no sftp"])
 def test_put_file(tmp_path: Path, sftp: bool) -> None:
     server = Sshd(tmp_path / "sshd", sftp=sftp)
-    with contextlib.closing(_Closing(server)), SshTransport(settings_for(server)) as transport:
+    with contextlib.closing(_Closing(server)), SshTransport(target_for(server)) as transport:
         board = transport
         assert isinstance(board, SshTransport)
         path = Path(board.work_dir()) / "it's a file"
@@ -176,7 +176,7 @@ def test_an_unknown_host_key_is_refused_with_its_fingerprint(server: Sshd, tmp_p
     empty = tmp_path / "known_hosts"
     empty.write_text("")
     with pytest.raises(HostKeyError, match="unknown host key ssh-ed25519 SHA256:") as caught:
-        SshTransport(settings_for(server, known_hosts=(empty,))).connect()
+        SshTransport(target_for(server, known_hosts=empty)).connect()
     error = caught.value
     assert not error.changed
     assert error.known_hosts_line == server.known_hosts_line(server.host_key)
@@ -189,7 +189,7 @@ def test_a_changed_host_key_is_refused(server: Sshd, tmp_path: Path) -> None:
     stale = tmp_path / "known_hosts"
     stale.write_text(server.known_hosts_line(make_key(tmp_path / "other")) + "\n")
     with pytest.raises(HostKeyError, match="the host key changed") as caught:
-        SshTransport(settings_for(server, known_hosts=(stale,))).connect()
+        SshTransport(target_for(server, known_hosts=stale)).connect()
     assert caught.value.changed
     assert "ssh-keygen -R '[127.0.0.1]:" in caught.value.hint
 
@@ -200,7 +200,7 @@ def test_known_hosts_from_the_environment(
     empty = tmp_path / "empty"
     empty.write_text("")
     monkeypatch.setenv("EDGEPLACE_KNOWN_HOSTS", f"{empty}{os.pathsep}{server.known_hosts}")
-    with SshTransport(settings_for(server, known_hosts=())) as board:
+    with SshTransport(target_for(server, known_hosts=None)) as board:
         assert board.alive()
 
 
@@ -210,27 +210,27 @@ def test_a_bad_known_hosts_file_is_named(server: Sshd, tmp_path: Path, content: 
     if content is not None:
         path.write_text(content)
     with pytest.raises(LinkError, match="known") as caught:
-        SshTransport(settings_for(server, known_hosts=(path,))).connect()
+        SshTransport(target_for(server, known_hosts=path)).connect()
     assert str(path) in f"{caught.value}" or isinstance(caught.value, HostKeyError)
 
 
 def test_a_wrong_user_key_is_explained(server: Sshd, tmp_path: Path) -> None:
     key = make_key(tmp_path / "key")
     with pytest.raises(LinkError, match=f"does not let user '{getpass.getuser()}' in") as caught:
-        SshTransport(settings_for(server, identity_file=key)).connect()
+        SshTransport(target_for(server, identity_file=key)).connect()
     assert "ssh-copy-id" in caught.value.hint
 
 
 def test_a_missing_user_key_is_explained(server: Sshd, tmp_path: Path) -> None:
     with pytest.raises(LinkError, match=r"private key .*nothing does not exist"):
-        SshTransport(settings_for(server, identity_file=tmp_path / "nothing")).connect()
+        SshTransport(target_for(server, identity_file=tmp_path / "nothing")).connect()
 
 
 def test_a_port_where_nobody_listens_is_explained(server: Sshd) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, not listening: nobody else gets it meanwhile
         with pytest.raises(LinkError, match="connection refused") as caught:
-            SshTransport(settings_for(server, port=taken.getsockname()[1])).connect()
+            SshTransport(target_for(server, port=taken.getsockname()[1])).connect()
     assert "sshd" in caught.value.hint
 
 
@@ -238,18 +238,18 @@ def test_a_listener_that_says_nothing_is_explained(server: Sshd) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        settings = settings_for(server, port=silent.getsockname()[1], connect_timeout_s=0.3)
+        target = target_for(server, port=silent.getsockname()[1], connect_timeout_s=0.3)
         with pytest.raises(LinkError, match="did not speak SSH"):
-            SshTransport(settings).connect()
+            SshTransport(target).connect()
 
 
 def test_a_name_without_an_address_is_explained(server: Sshd) -> None:
     with pytest.raises(LinkError, match=r"no address for host 'board\.invalid'"):
-        SshTransport(settings_for(server, host="board.invalid")).connect()
+        SshTransport(target_for(server, host="board.invalid")).connect()
 
 
 def test_a_connection_killed_while_a_command_runs(own_server: Sshd, tmp_path: Path) -> None:
-    board = SshTransport(settings_for(own_server))
+    board = SshTransport(target_for(own_server))
     stream = board.open_stream(["sh", "-c", "echo on; cat"], tmp_path / "log")
     assert stream.reader.readline() == b"on\n"
     assert own_server.signal_connections(signal.SIGKILL)
@@ -262,7 +262,7 @@ def test_a_connection_killed_while_a_command_runs(own_server: Sshd, tmp_path: Pa
 
 
 def test_run_on_a_connection_that_breaks_is_a_link_error(own_server: Sshd) -> None:
-    board = SshTransport(settings_for(own_server))
+    board = SshTransport(target_for(own_server))
     board.connect()
     killer = threading.Timer(0.3, own_server.signal_connections, [signal.SIGKILL])
     killer.start()
@@ -277,7 +277,7 @@ def test_a_frozen_board_is_given_up(
 ) -> None:
     monkeypatch.setattr(ssh_module, "CHANNEL_TIMEOUT_S", 0.5)
     monkeypatch.setattr(ssh_module, "CLOSE_TIMEOUT_S", 0.3)
-    board = SshTransport(settings_for(own_server))
+    board = SshTransport(target_for(own_server))
     stream = board.open_stream(["sh", "-c", "echo on; cat"], tmp_path / "log")
     assert stream.reader.readline() == b"on\n"
     assert own_server.signal_connections(signal.SIGSTOP)

@@ -41,7 +41,7 @@ from edgeplace.transport.base import (
     pieces_of,
     sha256_of,
 )
-from edgeplace.transport.ssh_settings import KNOWN_HOSTS_VARIABLE, SshSettings
+from edgeplace.transport.ssh_target import KNOWN_HOSTS_VARIABLE, SshTarget
 
 LOG = logging.getLogger(__name__)
 
@@ -92,16 +92,16 @@ class _Refuse(paramiko.MissingHostKeyPolicy):
 class SshTransport(Transport):
     """One SSH connection to one board.
 
-    Keys and the ssh-agent authenticate; there are no passwords. Host keys are looked up in the settings' own
-    files, those of ``EDGEPLACE_KNOWN_HOSTS``, ``~/.ssh/known_hosts`` and ``/etc/ssh/ssh_known_hosts``, in this order.
+    Keys and the ssh-agent authenticate; there are no passwords. Host keys are looked up in the target's own
+    file, those of ``EDGEPLACE_KNOWN_HOSTS``, ``~/.ssh/known_hosts`` and ``/etc/ssh/ssh_known_hosts``, in this order.
     """
 
     name = "ssh"
 
-    def __init__(self, settings: SshSettings) -> None:
-        self.settings = settings
+    def __init__(self, target: SshTarget) -> None:
+        self.target = target
         self._client: paramiko.SSHClient | None = None
-        self._work_dir = settings.work_dir
+        self._work_dir = ""
         self._sftp_works = True
 
     def describe(self) -> str:
@@ -109,7 +109,7 @@ class SshTransport(Transport):
 
     @property
     def _where(self) -> str:
-        return self.settings.describe()
+        return self.target.describe()
 
     def alive(self) -> bool:
         link = self._client.get_transport() if self._client is not None else None
@@ -119,23 +119,23 @@ class SshTransport(Transport):
         if self.alive():
             return
         self.close()
-        settings = self.settings
+        target = self.target
         client = paramiko.SSHClient()
         client.set_missing_host_key_policy(_Refuse())
         self._load_known_hosts(client)
         tcp = self._open_socket()
         try:
             client.connect(
-                settings.host,
-                port=settings.port,
-                username=settings.user or getpass.getuser(),
-                key_filename=None if settings.identity_file is None else str(settings.identity_file),
+                target.host,
+                port=target.port,
+                username=target.user or getpass.getuser(),
+                key_filename=None if target.identity_file is None else str(target.identity_file),
                 # A key that was named is the one that is meant; sshd counts every other one as a failed attempt.
-                allow_agent=settings.identity_file is None,
-                look_for_keys=settings.identity_file is None,
-                timeout=settings.connect_timeout_s,
-                banner_timeout=settings.connect_timeout_s,
-                auth_timeout=settings.connect_timeout_s,
+                allow_agent=target.identity_file is None,
+                look_for_keys=target.identity_file is None,
+                timeout=target.connect_timeout_s,
+                banner_timeout=target.connect_timeout_s,
+                auth_timeout=target.connect_timeout_s,
                 channel_timeout=CHANNEL_TIMEOUT_S,
                 sock=tcp,
             )
@@ -220,7 +220,7 @@ class SshTransport(Transport):
     # --- connecting -------------------------------------------------------------------------------------------
 
     def _load_known_hosts(self, client: paramiko.SSHClient) -> None:
-        named = [*self.settings.known_hosts]
+        named = [] if self.target.known_hosts is None else [self.target.known_hosts]
         if variable := os.environ.get(KNOWN_HOSTS_VARIABLE, ""):
             named += [Path(part).expanduser() for part in variable.split(os.pathsep) if part]
         usual = [Path("~/.ssh/known_hosts").expanduser(), Path("/etc/ssh/ssh_known_hosts")]
@@ -235,12 +235,12 @@ class SshTransport(Transport):
                 LOG.warning("%s: not read: %s", path, error)
 
     def _open_socket(self) -> socket.socket:
-        settings = self.settings
+        target = self.target
         try:
-            tcp = socket.create_connection((settings.host, settings.port), settings.connect_timeout_s)
+            tcp = socket.create_connection((target.host, target.port), target.connect_timeout_s)
         except socket.gaierror as error:
             raise LinkError(
-                f"no address for host '{settings.host}': {error.strerror}",
+                f"no address for host '{target.host}': {error.strerror}",
                 where=self._where,
                 hint="check the name, or give the board's IP address",
             ) from error
@@ -252,7 +252,7 @@ class SshTransport(Transport):
             ) from error
         except TimeoutError as error:
             raise LinkError(
-                f"no answer within {settings.connect_timeout_s:g} s",
+                f"no answer within {target.connect_timeout_s:g} s",
                 where=self._where,
                 hint="check that the board is on, on the network, and not behind a firewall",
             ) from error
@@ -275,16 +275,16 @@ class SshTransport(Transport):
             return self._host_key_error(error.key, None)
         if isinstance(error, paramiko.BadHostKeyException):
             return self._host_key_error(error.key, error.expected_key)
-        where, identity = self._where, self.settings.identity_file
+        where, identity = self._where, self.target.identity_file
         if isinstance(error, paramiko.PasswordRequiredException):
             name = "KEY" if identity is None else str(identity)
             return LinkError("the private key is locked by a passphrase", where=where, hint=f"ssh-add {name}")
         if isinstance(error, paramiko.AuthenticationException) or "authentication methods" in str(error):
             key = "" if identity is None else f"-i {identity}.pub "
             return LinkError(
-                f"the board does not let user '{self.settings.user or getpass.getuser()}' in with the keys we have",
+                f"the board does not let user '{self.target.user or getpass.getuser()}' in with the keys we have",
                 where=where,
-                hint=f"ssh-copy-id {key}-p {self.settings.port} {self.settings.login}",
+                hint=f"ssh-copy-id {key}-p {self.target.port} {self.target.login}",
             )
         if isinstance(error, FileNotFoundError):
             return LinkError(
@@ -296,12 +296,12 @@ class SshTransport(Transport):
             return LinkError(
                 f"what answers there did not speak SSH to the end: {error or type(error).__name__}",
                 where=where,
-                hint=f"try: ssh -v -p {self.settings.port} {self.settings.login} true",
+                hint=f"try: ssh -v -p {self.target.port} {self.target.login} true",
             )
         return LinkError(f"cannot connect: {error}", where=where)
 
     def _host_key_error(self, key: paramiko.PKey, expected: paramiko.PKey | None) -> HostKeyError:
-        name = self.settings.known_hosts_name
+        name = self.target.known_hosts_name
         line = f"{name} {key.get_name()} {key.get_base64()}"
         shown = f"{key.get_name()} {key.fingerprint}"
         check = "on the board: ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub"
