@@ -17,7 +17,7 @@ BITS_PER_ELEMENT: Mapping[str, int] = MappingProxyType(
     {
         "float64": 64, "float32": 32, "float16": 16, "bfloat16": 16, "complex64": 64, "complex128": 128,
         "int64": 64, "uint64": 64, "int32": 32, "uint32": 32, "int16": 16, "uint16": 16, "int8": 8, "uint8": 8,
-        "bool": 8, "int4": 4, "int2": 2, "uint4": 4,
+        "bool": 8, "int4": 4, "int2": 2, "uint4": 4, "float8_e4m3fn": 8, "float8_e5m2": 8,
     }
 )  # fmt: skip
 """Bits per element of each TFLite type; ``string``, ``resource`` and ``variant`` have no fixed size."""
