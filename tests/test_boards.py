@@ -66,7 +66,7 @@ def test_the_local_board() -> None:
     assert wire["cpu1"]["options"] == {"kernels": "xnnpack", "threads": 1}
     assert wire["cpu_ref"]["options"]["kernels"] == "reference"
     assert (wire["gpu"]["kind"], wire["gpu"]["loader"]) == ("gpu", "compiled_model")
-    assert (wire["npu"]["kind"], wire["npu"]["options"]) == ("npu", {"graph_backend": "cpu"})
+    assert (wire["npu"]["kind"], wire["npu"]["options"]) == ("npu", {"graph_backend": "CPU"})
 
 
 @pytest.mark.parametrize("entry", list_boards(), ids=lambda entry: entry.name)
@@ -184,6 +184,8 @@ def test_extending_a_board_merges_ssh_agent_and_platforms(boards_dir: Path) -> N
         ("platforms: {x: {kind: cpu, loader: interpreter, options: {threads: 0}}}", 4, "a whole number from 1"),
         ("platforms: {x: {kind: cpu, loader: interpreter, options: {threads: true}}}", 4, "a whole number from 1"),
         ("platforms: {x: {kind: cpu, loader: interpreter, options: {kernels: fast}}}", 4, "is one of xnnpack"),
+        ("platforms: {x: {kind: npu, loader: compiled_model, options: {fallback: 1}}}", 4, "is true or false, not"),
+        ("platforms: {x: {kind: npu, loader: compiled_model, options: {openvino_libs: 1}}}", 4, "is text, not '1'"),
     ],
 )  # fmt: skip
 def test_mistakes_in_a_profile_name_file_and_line(tmp_path: Path, change: str, line: int, words: str) -> None:

@@ -285,7 +285,8 @@ def test_canonical_text() -> None:
         "    kind: npu\n"
         f"    library: /usr/lib/a very long folder name/{'x' * 60}.so\n"
         '    options: {a: "1"}\n'
-        "chain: [{kind: gpu}]\n"
+        "chain:\n"
+        "  - {kind: gpu}\n"
         "nodes: [0-3, 7, 8, 10]\n"
         "time_ms: 0.412346\n"
         "flag: true\n"

@@ -22,14 +22,16 @@ BOARD_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 LOADER_OPTIONS: Mapping[str, Mapping[str, type | tuple[str, ...]]] = {
     "interpreter": {"threads": int, "kernels": ("xnnpack", "builtin", "reference")},
     "compiled_model": {
-        "threads": int,
+        "accelerator": ("cpu", "gpu", "npu"),
         "fallback": bool,
-        "precision": ("default", "fp16", "fp32"),
-        "graph_backend": ("cpu", "gpu", "npu"),
+        "threads": int,
+        "openvino_libs": str,
     },
     "tflite_c": {"threads": int, "kernels": ("xnnpack", "builtin")},
 }
-"""The options each loader of ``device_agents/runtimes`` knows, with their type or their values."""
+"""The options of each loader of ``device_agents/runtimes``, with their type or their values."""
+OPEN_LOADERS = frozenset({"compiled_model"})
+"""These take more options than we name: the fields of the vendors' own option classes. The agent refuses wrong ones."""
 
 
 class PlatformSpec(FrozenModel):
@@ -69,6 +71,8 @@ class PlatformSpec(FrozenModel):
             raise ValueError("'library_options' are options of 'library', which is not given")
         known = LOADER_OPTIONS[self.loader]
         for name, value in self.options.items():
+            if name not in known and self.loader in OPEN_LOADERS:
+                continue
             if name not in known:
                 raise ValueError(
                     f"'{name}' is not an option of {self.loader}; {nearest_name_hint(name, known)}"
@@ -85,7 +89,7 @@ def _check_option(name: str, value: Scalar, wanted: type | tuple[str, ...]) -> N
         if value != CORES and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise ValueError(f"option '{name}' is a whole number from 1, or '{CORES}', not '{value}'")
     elif not isinstance(value, wanted):
-        raise ValueError(f"option '{name}' is true or false, not '{value}'")
+        raise ValueError(f"option '{name}' is {'text' if wanted is str else 'true or false'}, not '{value}'")
 
 
 class PlatformProfile(PlatformSpec):

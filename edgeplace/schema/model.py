@@ -57,6 +57,11 @@ class FrozenModel(pydantic.BaseModel):
         """``file:line`` of the field at ``path`` in the file this model was read from, else an empty string."""
         return "" if self._document is None else self._document.where(*path)
 
+    def refuse(self, problems: Sequence[tuple[Path_, str]]) -> typing.NoReturn:
+        """Raise one :class:`ProfileError` that tells all problems: (path of the field, message) each."""
+        document = self._document or Document(None, type(self).__name__)
+        raise_problems(document, [Problem(document.line(path), message) for path, message in problems])
+
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.__dict__ == other.__dict__
 

@@ -1,7 +1,7 @@
 """Plain values to canonical YAML text: the same value always gives the same text.
 
 Keys stand in the order given. What fits in one line is written in one line (``{a: 1, b: [2, 3]}``), the rest in
-blocks; the outermost mapping is always a block. Text is unquoted only when YAML 1.1 and 1.2 readers both take it
+blocks; the outermost mapping is always a block, and so are rows of mappings. Text is unquoted only when YAML 1.1 and 1.2 readers both take it
 for the same text.
 """
 
@@ -47,7 +47,8 @@ def _write_mapping(lines: list[str], value: Mapping[str, Any], indent: int) -> N
 def _write_item(lines: list[str], head: str, item: Any, indent: int) -> None:
     """Write ``item`` after ``head``: on the same line where it fits, else as a block below."""
     flow = _flow(item)
-    if not _is_container(item) or not item or len(head) + 1 + len(flow) <= MAX_LINE:
+    fits = len(head) + 1 + len(flow) <= MAX_LINE and not _is_table(item)
+    if not _is_container(item) or not item or fits:
         lines.append(f"{head} {flow}")
     elif isinstance(item, Mapping):
         lines.append(head)
@@ -95,6 +96,12 @@ def _flow(value: Any) -> str:
 
 def _is_container(value: Any) -> bool:
     return isinstance(value, (Mapping, list, tuple))
+
+
+def _is_table(value: Any) -> bool:
+    """Rows of mappings read better one below the other, however short they are."""
+    rows = list(value.values()) if isinstance(value, Mapping) else value if _is_container(value) else []
+    return bool(rows) and all(isinstance(row, Mapping) for row in rows)
 
 
 def _key(key: Any) -> str:
