@@ -24,6 +24,7 @@ from edgeplace.graph.graph import Bond
 from edgeplace.graph.ops import STATE_OPS
 from edgeplace.graph.sizes import SizeFacts, is_foldable, named, size_facts
 from edgeplace.tflite.model import BITS_PER_ELEMENT, Operator, Tensor
+from edgeplace.tflite.schema_types import TENSOR_TYPE_NAMES
 
 if TYPE_CHECKING:
     from edgeplace.tflite.reader import Model
@@ -161,5 +162,7 @@ def _type_reason(tensor: Tensor, operator: Operator) -> str:
 
 
 def _actual_type(operator: Operator) -> str:
+    """The type the kernel makes, where an option says it (these kernels know two), else empty."""
     option = _DECLARED_TYPE_OPTION.get(operator.op_type)
-    return str(operator.options.get(option, "")).lower() if option else ""
+    made = TENSOR_TYPE_NAMES.get(operator.options.get(option), "") if option else ""
+    return made if made in ("int32", "int64") else ""

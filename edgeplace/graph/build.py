@@ -26,7 +26,9 @@ def build_graph(
 
     Args:
         signature: Which signature's subgraph to take; empty takes subgraph 0, as the runtimes do.
-        shapes: Tensor number -> shape, where it is not the one in the file (after the inputs were resized).
+        shapes: Tensor number -> shape, where it is not the one in the file (after the inputs were resized), or where
+            the file leaves it open and allocating the model has shown it. Only what is given is believed: give all
+            tensors, not the inputs alone.
 
     Raises:
         UnknownNameError: The model has no such signature.
@@ -74,8 +76,11 @@ def _find_signature(model: Model, name: str) -> Signature | None:
 
 
 def _tensors_in_force(subgraph: Subgraph, shapes: Mapping[int, tuple[int, ...]]) -> tuple[Tensor, ...]:
+    """The file's tensors with the given shapes; a given shape is final, so the signature that left it open goes."""
     return tuple(
-        replace(tensor, shape=tuple(shapes[tensor.index])) if tensor.index in shapes else tensor
+        replace(tensor, shape=tuple(shapes[tensor.index]), shape_signature=())
+        if tensor.index in shapes
+        else tensor
         for tensor in subgraph.tensors
     )
 
@@ -115,7 +120,7 @@ def _consumers(subgraph: Subgraph) -> dict[int, tuple[int, ...]]:
 
 
 def _check_all_made(model: Model, subgraph: Subgraph, producer: Mapping[int, int]) -> None:
-    """Everything read has to come from somewhere. A tensor of no elements needs no data and is let through."""
+    """Everything that is read has to come from somewhere."""
     readers: list[tuple[str, Iterable[int]]] = [
         (f"operator {operator.index} ({operator.op_type})", operator.inputs)
         for operator in subgraph.operators
@@ -126,7 +131,7 @@ def _check_all_made(model: Model, subgraph: Subgraph, producer: Mapping[int, int
             if number < 0 or number in producer or number in given:
                 continue
             tensor = subgraph.tensors[number]
-            if tensor.is_constant or tensor.is_variable or tensor.elements == 0:
+            if tensor.is_constant or tensor.is_variable:
                 continue
             raise ModelError(
                 f"{reader} needs {named(tensor)}, which is no input, no constant, and made by no operator",

@@ -23,6 +23,8 @@ Granularity = Literal["op", "unit", "block"]
 LIGHT_SHARE = 1 / 32
 """A unit with less than this share of the graph's work is merged into a neighbour."""
 MAX_BLOCKS = 12
+BLOCK_SHARE = 1 / 16
+"""A block with less than this share of the graph's work is merged into the lighter of its neighbours."""
 MIN_BLOCKS = 4
 """Fewer blocks than this are worth cutting where more than one tensor crosses."""
 
@@ -40,8 +42,10 @@ def contract(graph: Graph, granularity: Granularity) -> UnitGraph:
         raise ValueError(f"'{granularity}' is no granularity")
     groups = _bonded_groups(graph)
     reasons = _reasons(graph, groups)
-    if granularity != "op":
-        _merge_light(groups)
+    if granularity == "unit":
+        _merge_light(groups, LIGHT_SHARE)
+    if granularity == "block":
+        _merge_light(groups, 0)
     parts = [groups.members[group] for group in groups.in_order()]
     if granularity == "block":
         parts = _blocks(groups, parts)
@@ -154,11 +158,15 @@ def _reasons(graph: Graph, groups: Groups) -> Mapping[int, tuple[str, ...]]:
     return reasons
 
 
-def _merge_light(groups: Groups) -> None:
-    """Merge what cannot pay for a hand-over into its neighbours, the lightest first, until nothing is left to merge."""
+def _merge_light(groups: Groups, share: float) -> None:
+    """Merge what cannot pay for a hand-over into its neighbours, the lightest first, until nothing is left to merge.
+
+    That is every group with less than ``share`` of the work, and, in a graph that has multiply-accumulates at all,
+    those that only move or map elements.
+    """
     graph = groups.graph
     work = {group: _work(graph, members) for group, members in groups.members.items()}
-    light = sum(work.values()) * LIGHT_SHARE
+    light = sum(work.values()) * share
     has_macs = any(graph.nodes[node].macs for members in groups.members.values() for node in members)
     merged = True
     while merged:
@@ -239,10 +247,14 @@ def _blocks(groups: Groups, parts: Sequence[Sequence[int]]) -> list[list[int]]:
         [node for part in parts[start:end] for node in part] for start, end in zip(starts, ends, strict=True)
     ]
     blocks = [block for block in blocks if block]
-    while len(blocks) > MAX_BLOCKS:
-        work = [_work(groups.graph, block) for block in blocks]
-        at = min(range(len(blocks) - 1), key=lambda left: work[left] + work[left + 1])
-        blocks[at : at + 2] = [blocks[at] + blocks[at + 1]]
+    work = [_work(groups.graph, block) for block in blocks]
+    total = sum(work)
+    while len(blocks) > 1 and (len(blocks) > MAX_BLOCKS or min(work) < total * BLOCK_SHARE):
+        lightest = min(range(len(blocks)), key=work.__getitem__)
+        neighbours = [at for at in (lightest - 1, lightest + 1) if 0 <= at < len(blocks)]
+        first = min(lightest, min(neighbours, key=work.__getitem__))
+        blocks[first : first + 2] = [blocks[first] + blocks[first + 1]]
+        work[first : first + 2] = [work[first] + work[first + 1]]
     return blocks
 
 

@@ -1,9 +1,15 @@
 """Which tensors have a size that is known before the run, and which values are.
 
-A tensor cannot be sized ahead when its shape depends on data (WHERE, UNIQUE, a RESHAPE to a computed shape ...) or
-when it is made from such a tensor. What is *not* dynamic: a dimension of -1 in the shape signature with a concrete
-shape beside it (every MLPerf Tiny model has those), and a shape that is computed from the known shape of another
-tensor (SHAPE -> STRIDED_SLICE -> PACK -> RESHAPE), because those values are fixed once the input shapes are.
+A tensor cannot be sized ahead when its shape depends on data (WHERE, UNIQUE, a RESHAPE to a computed shape ...), or
+when the file leaves it open and its concrete shape there is only a filler, or when it is made from such a tensor.
+
+What is *not* dynamic: a batch dimension of -1 in the shape signature with a concrete shape beside it (every MLPerf
+Tiny model has those), and a shape that is computed from the known shape of another tensor (SHAPE -> STRIDED_SLICE ->
+PACK -> RESHAPE), because those values are fixed once the input shapes are.
+
+About open sizes: converters write 1 wherever a dimension is -1, also where the kernel will make something else (a PAD
+of an open height, a RESHAPE of batch times width). So the filler is believed only where it follows from the shapes
+the operator reads. Shapes that were found by allocating the model replace all fillers (``build_graph(shapes=...)``).
 """
 
 from __future__ import annotations
@@ -23,6 +29,7 @@ from edgeplace.graph.ops import (
     SIZE_INPUTS,
     STATE_OPS,
 )
+from edgeplace.graph.shape_rules import follows
 from edgeplace.tflite.model import Operator, Tensor
 
 if TYPE_CHECKING:
@@ -102,12 +109,16 @@ def _dynamic_outputs(
                 f"{operator.op_type} {operator.index} takes its size from computed {named(tensors[number])}"
             )
             return dict.fromkeys(operator.outputs, reason)
-    if operator.op_type in SHAPE_READING_OPS or _is_resized_whole(model, operator, tensors, known):
-        return {}
-    for number in operator.inputs:
-        if number in dynamic:
-            return dict.fromkeys(operator.outputs, dynamic[number])
-    return {}
+    if operator.op_type not in SHAPE_READING_OPS and not _is_resized_whole(model, operator, tensors, known):
+        for number in operator.inputs:
+            if number in dynamic:
+                return dict.fromkeys(operator.outputs, dynamic[number])
+    return {
+        number: f"the file leaves the size of {named(tensors[number])} open, made by {operator.op_type} "
+        f"{operator.index}"
+        for number in operator.outputs
+        if _is_open(tensors[number]) and not follows(model, operator, tensors, number)
+    }
 
 
 def _is_resized_whole(model: Model, operator: Operator, tensors: Sequence[Tensor], known: set[int]) -> bool:
@@ -190,11 +201,17 @@ def _dynamic_body_outputs(
         if not again:
             break
         arriving |= again
+    outside = set(dynamic.values())
     return {
-        outer: facts.dynamic[inner]
+        outer: reason if reason in outside else f"in subgraph {body}, {reason}"
         for outer, inner in zip(operator.outputs, subgraph.outputs, strict=False)
-        if inner in facts.dynamic
+        if (reason := facts.dynamic.get(inner))
     }
+
+
+def _is_open(tensor: Tensor) -> bool:
+    """Whether the file says that a dimension of the tensor may be anything."""
+    return any(extent < 0 for extent in tensor.shape_signature)
 
 
 def _promised_shape(tensor: Tensor) -> tuple[int, ...]:
