@@ -1,0 +1,394 @@
+"""The jobs of the worker: one function per verb (:mod:`device_agents.protocol` has the wire's words).
+
+Each gives the answer's header and the pieces of its payload. Foreign code that refuses or fails raises
+:class:`~device_agents.runtimes.StageError`; before each stage that can hang or die, ``context.progress`` says so.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import monotonic, perf_counter_ns
+from typing import Any, Callable, Optional
+
+import numpy as np
+
+from device_agents.arrays import pack_arrays
+from device_agents.protocol import RequestError
+from device_agents.runnable import RunnablePlan, WorkerContext, make_runnable, read_array, stage_reporter
+from device_agents.runtimes import Session, StageError, TensorSpec, runtime_versions
+from device_agents.timing import TimedRuns, TimingPlan, time_runs
+
+__all__ = ["WorkerContext", "handle_job"]
+
+Answer = tuple[dict[str, Any], list[Any]]
+
+_TRY_TIMING = {"warmup_min_runs": 2, "warmup_min_s": 0.0, "min_runs": 5, "max_runs": 200, "budget_s": 0.3}
+_MAX_INTERLEAVED = 1_000_000
+
+
+def handle_job(job: dict[str, Any], payload: bytes, context: WorkerContext) -> Answer:
+    """Do one job.
+
+    Args:
+        job: The host's request plus ``paths`` (:mod:`device_agents.worker` has the details).
+        payload: Not used by any verb of today.
+        context: What the worker keeps between jobs.
+
+    Raises:
+        StageError: Foreign code refused or failed; that is the answer.
+        RequestError: The request is wrong.
+    """
+    verb = job.get("verb")
+    if verb not in _JOBS:
+        raise RequestError(f"the worker has no job {verb!r}; it has {', '.join(_JOBS)}", "unknown_verb")
+    context.sessions.begin_job()
+    return _JOBS[verb](job, context)
+
+
+def _probe(job: dict[str, Any], context: WorkerContext) -> Answer:
+    """Is the platform there? Compiles and runs a small file on it; what goes wrong is the reason."""
+    details: dict[str, Any] = {"runtimes": runtime_versions()}
+    try:
+        session, _ = _open_alone(job, context)
+        _first_run(session, _inputs_of(session, job), context, job["platform"].get("name"))
+    except StageError as error:
+        return {"available": False, "reason": error.message, "kind": error.kind, "details": details}, []
+    details.update(_about(session))
+    if session.accelerated is False and job["platform"].get("loader") == "compiled_model":
+        reason = f"the small model did not go to the accelerator: {session.ran_on}"
+        return {"available": False, "reason": reason, "kind": "unsupported", "details": details}, []
+    return {"available": True, "reason": "", "details": details}, []
+
+
+def _try(job: dict[str, Any], context: WorkerContext) -> Answer:
+    """One file alone: compile, one checked run, and a short timing when asked for."""
+    platform = job["platform"].get("name")
+    session, opened = _open_alone(job, context)
+    inputs = _inputs_of(session, job)
+    outputs, first_run_ms = _first_run(session, inputs, context, platform)
+    context.progress(stage="check", segment=None, platform=platform)
+    _check_outputs(session, outputs)
+    descriptions, pieces = pack_arrays(outputs)
+    header = {
+        **_about(session),
+        "arrays": descriptions,
+        "prepare_ms": session.prepare_ms if opened else 0.0,
+        "first_run_ms": first_run_ms,
+        "has_nan": any(_has_nan(output) for output in outputs),
+    }
+    if job.get("timing") is not None:
+        plan = _timing_plan({**_TRY_TIMING, **job["timing"]})
+
+        def run() -> None:
+            session.feed(inputs)
+            session.invoke()
+
+        header.update(_times(_timed(run, plan, context, platform)))
+    return header, pieces
+
+
+def _run(job: dict[str, Any], context: WorkerContext) -> Answer:
+    """Outputs of each sample in turn, from a fresh start; state flows from one sample to the next."""
+    plan = make_runnable(job["plan"], job["paths"], context)
+    samples = _samples(job)
+    plan.reset()
+    arrays: list[Any] = []
+    totals_ms: list[float] = []
+    collect = plan.everything_of if job.get("intermediates") else plan.outputs_of
+    for number, sample in enumerate(samples):
+        context.progress(
+            stage="first_run" if number == 0 else "timing", segment=None, platform=None, sample=number
+        )
+        stamps_ns: list[int] = []
+        rows = plan.execute(sample, stamps_ns)
+        totals_ms.append((stamps_ns[-1] - stamps_ns[0]) / 1e6)
+        arrays.extend(collect(rows))
+    descriptions, pieces = pack_arrays(arrays)
+    per_sample = len(arrays) // len(samples) if samples else 0
+    header = {
+        "arrays": descriptions,
+        "arrays_per_sample": per_sample,
+        "total_ms": totals_ms,
+        "prepare_ms": list(plan.prepare_ms),
+        "segments": _about_segments(plan),
+    }
+    return header, pieces
+
+
+def _measure(job: dict[str, Any], context: WorkerContext) -> Answer:
+    """Times of one plan in steady state. Several samples take turns, each as often as the others."""
+    timing = _timing_plan(job.get("timing") or {})
+    plan = make_runnable(job["plan"], job["paths"], context)
+    samples = _samples(job)
+    plan.reset()
+    context.progress(stage="first_run", segment=None, platform=None)
+    stamps_ns: list[int] = []
+    started_ns = perf_counter_ns()
+    plan.execute(samples[0], stamps_ns)
+    first_run_ms = (perf_counter_ns() - started_ns) / 1e6
+    stamps_ns.clear()
+    turns = itertools.cycle(samples)
+    timed = _timed(lambda: plan.execute(next(turns), stamps_ns), timing, context, None)
+    header = {
+        **_times(timed),
+        **_parts(stamps_ns, timed, len(plan.steps)),
+        "prepare_ms": list(plan.prepare_ms),
+        "first_run_ms": first_run_ms,
+        "segments": _about_segments(plan),
+    }
+    return header, []
+
+
+def _interleave(job: dict[str, Any], context: WorkerContext) -> Answer:
+    """Several plans in turns, so that whatever the machine does meanwhile hits all of them.
+
+    Each round runs every plan ``runs_per_round`` times after one run that does not count (the others have emptied the
+    caches). The plan that begins changes from round to round. A round that the budget cuts off does not count; the
+    first always does.
+    """
+    rounds, runs = _count(job, "rounds"), _count(job, "runs_per_round")
+    if rounds * runs * len(job["plans"]) > _MAX_INTERLEAVED:
+        raise RequestError("rounds x runs_per_round x plans is too many")
+    ends_s = monotonic() + float(job.get("budget_s") or 1e9)
+    plans = [make_runnable(plan, job["paths"], context) for plan in job["plans"]]
+    samples = _samples(job)
+    context.progress(stage="first_run", segment=None, platform=None)
+    for plan in plans:
+        plan.reset()
+        plan.execute(samples[0], [])
+    times_ms: list[list[list[float]]] = [[] for _ in plans]
+    with _undisturbed():
+        for number in range(rounds):
+            context.progress(stage="timing", segment=None, platform=None, round=number)
+            this_round = _one_round(plans, samples, number, runs, None if number == 0 else ends_s)
+            if this_round is None:
+                break
+            for series, times in zip(times_ms, this_round):
+                series.append(times)
+    return {
+        "times_ms": times_ms,
+        "rounds": len(times_ms[0]),
+        "first": [n % len(plans) for n in range(rounds)],
+    }, []
+
+
+def _one_round(
+    plans: Sequence[RunnablePlan], samples: Sequence[Any], number: int, runs: int, ends_s: Optional[float]
+) -> Optional[list[list[float]]]:
+    """Times of each plan, or None when the budget ended before the round did."""
+    times: list[list[float]] = [[] for _ in plans]
+    for turn in range(len(plans)):
+        which = (number + turn) % len(plans)
+        plan = plans[which]
+        plan.execute(samples[0], [])
+        for run in range(runs):
+            if ends_s is not None and monotonic() > ends_s:
+                return None
+            stamps_ns: list[int] = []
+            started_ns = perf_counter_ns()
+            plan.execute(samples[run % len(samples)], stamps_ns)
+            times[which].append((perf_counter_ns() - started_ns) / 1e6)
+    return times
+
+
+def _shapes(job: dict[str, Any], context: WorkerContext) -> Answer:
+    """The shape of every tensor of a file once its inputs have the given shapes, by the CPU's own kernels.
+
+    ``dynamic`` lists the tensors whose size is only known while the file runs; their shapes mean nothing.
+    """
+    kernels = str(job.get("kernels") or "builtin")
+    platform = {
+        "name": kernels,
+        "loader": "interpreter",
+        "runtime": str(job.get("runtime") or ""),
+        "options": {"kernels": kernels},
+    }
+    from device_agents.runtimes.interpreter import InterpreterSession
+
+    session, _ = context.sessions.get(
+        platform,
+        job["model"],
+        job["paths"][job["model"]],
+        taken=set(),
+        input_shapes=job.get("input_shapes") or None,
+        progress=stage_reporter(context, None, kernels),
+    )
+    assert isinstance(session, InterpreterSession)
+    shapes, dynamic = session.tensor_shapes()
+    return {"shapes": {str(tensor): list(shape) for tensor, shape in shapes.items()}, "dynamic": dynamic}, []
+
+
+def _drop(job: dict[str, Any], context: WorkerContext) -> Answer:
+    """Close all sessions."""
+    dropped = len(context.sessions)
+    context.sessions.clear()
+    gc.collect()
+    return {"dropped": dropped}, []
+
+
+_JOBS: dict[str, Callable[[dict[str, Any], WorkerContext], Answer]] = {
+    "probe": _probe,
+    "try": _try,
+    "run": _run,
+    "measure": _measure,
+    "interleave": _interleave,
+    "shapes": _shapes,
+    "drop": _drop,
+}
+
+
+def _open_alone(job: dict[str, Any], context: WorkerContext) -> tuple[Session, bool]:
+    platform = job["platform"]
+    name = str(platform.get("name", ""))
+    try:
+        return context.sessions.get(
+            platform,
+            job["model"],
+            job["paths"][job["model"]],
+            taken=set(),
+            progress=stage_reporter(context, None, name),
+        )
+    except StageError as error:
+        error.platform = name
+        raise
+
+
+def _first_run(
+    session: Session, inputs: Sequence[Any], context: WorkerContext, platform: Optional[str]
+) -> tuple[list[Any], float]:
+    session.reset()
+    context.progress(stage="first_run", segment=None, platform=platform)
+    started_ns = perf_counter_ns()
+    outputs = session.run(inputs)
+    return outputs, (perf_counter_ns() - started_ns) / 1e6
+
+
+def _check_outputs(session: Session, outputs: Sequence[Any]) -> None:
+    """A run that left an output without its elements did not really run."""
+    for spec, output in zip(session.outputs, outputs):
+        dtype = "string" if output.dtype.kind in "OSU" else output.dtype.name
+        if dtype != spec.dtype:
+            raise StageError(
+                "wrong_output", f"output '{spec.name}' came as {dtype}, not {spec.dtype}", "check"
+            )
+
+
+def _has_nan(array: Any) -> bool:
+    return array.dtype.kind in "fc" and bool(np.isnan(array).any())
+
+
+def _inputs_of(session: Session, job: dict[str, Any]) -> list[Any]:
+    """The inputs of a job for one file; what is not given is made up."""
+    given = job.get("inputs") or [None] * len(session.inputs)
+    if len(given) != len(session.inputs):
+        raise RequestError(f"the file has {len(session.inputs)} inputs, the request {len(given)}")
+    generator = np.random.default_rng(0)
+    return [
+        made_up(spec, generator) if blob is None else read_array(blob, job["paths"])
+        for spec, blob in zip(session.inputs, given)
+    ]
+
+
+def made_up(spec: TensorSpec, generator: np.random.Generator) -> Any:
+    """An array that any model takes: floats in 0..1, small integers over their range, large ones 0 (often indices)."""
+    if spec.dtype == "string":
+        array = np.empty(spec.shape, dtype=object)
+        array.fill(b"")
+        return array
+    dtype = np.dtype(spec.dtype)
+    if dtype.kind in "fc":
+        return generator.random(spec.shape, dtype=np.float32).astype(dtype)
+    if dtype.kind == "b":
+        return generator.integers(0, 2, spec.shape).astype(dtype)
+    if dtype.kind in "iu" and dtype.itemsize <= 2:
+        limits = np.iinfo(dtype)
+        return generator.integers(limits.min, limits.max, spec.shape, dtype=dtype, endpoint=True)
+    return np.zeros(spec.shape, dtype=dtype)
+
+
+def _samples(job: dict[str, Any]) -> list[list[Any]]:
+    samples = [[read_array(blob, job["paths"]) for blob in sample] for sample in job["inputs"]]
+    if not samples:
+        raise RequestError("inputs has no sample")
+    return samples
+
+
+def _timing_plan(given: Mapping[str, Any]) -> TimingPlan:
+    try:
+        return TimingPlan.from_wire(given)
+    except (ValueError, TypeError) as error:
+        raise RequestError(f"timing: {error}") from None
+
+
+def _count(job: dict[str, Any], name: str) -> int:
+    value = job.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise RequestError(f"{name} is {value!r}, not a number >= 1")
+    return value
+
+
+def _timed(
+    run: Callable[[], Any], plan: TimingPlan, context: WorkerContext, platform: Optional[str]
+) -> TimedRuns:
+    def tick(stage: str, runs: int) -> None:
+        context.progress(stage=stage, segment=None, platform=platform, runs=runs)
+
+    with _undisturbed():
+        return time_runs(run, plan, tick=tick)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No garbage collection while the clock runs."""
+    gc.collect()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _times(timed: TimedRuns) -> dict[str, Any]:
+    return {
+        "times_ms": list(timed.times_ms),
+        "p50_ms": timed.p50_ms,
+        "ci95_ms": list(timed.ci95_ms),
+        "min_ms": timed.min_ms,
+        "p90_ms": timed.p90_ms,
+        "p99_ms": timed.p99_ms,
+        "noisy": timed.noisy,
+        "warmup_runs": timed.warmup_runs,
+    }
+
+
+def _parts(stamps_ns: Sequence[int], timed: TimedRuns, segments: int) -> dict[str, Any]:
+    """Median time of each segment and hand-over, and of what is in the total but in no part."""
+    per_run = 2 * segments + 1
+    stamps = np.asarray(stamps_ns, dtype=np.int64).reshape(-1, per_run)[timed.warmup_runs :]
+    parts_ms = np.diff(stamps, axis=1) / 1e6
+    inside_ms = (stamps[:, -1] - stamps[:, 0]) / 1e6
+    medians = np.median(parts_ms, axis=0) if segments else np.zeros(0)
+    return {
+        "handover_ms": [float(value) for value in medians[0::2]],
+        "segment_ms": [float(value) for value in medians[1::2]],
+        "unaccounted_ms": float(np.median(np.asarray(timed.times_ms) - inside_ms)),
+    }
+
+
+def _about(session: Session) -> dict[str, Any]:
+    return {
+        "accelerated": session.accelerated,
+        "ran_on": session.ran_on,
+        "nodes": session.nodes,
+        "memory_bytes": session.memory_bytes,
+        **session.details,
+    }
+
+
+def _about_segments(plan: RunnablePlan) -> list[dict[str, Any]]:
+    return [{"platform": step.platform, **_about(step.session)} for step in plan.steps]
