@@ -55,6 +55,8 @@ class Model:
         signatures: Its named entries, in file order (often none).
         metadata: Its metadata entries by name, as views of the file.
         description: The file's own words about itself.
+        data: The whole file.
+        table: The decoded file, with every field; for ``edgeplace.tflite`` only.
     """
 
     def __init__(self, data: memoryview, name: str, path: Path | None = None) -> None:
@@ -72,8 +74,8 @@ class Model:
         self.size_bytes = len(data)
         self.sha256 = hashlib.sha256(data).hexdigest()
         self.description: str = table["description"]
-        self._data = data
-        self._table = table
+        self.data = data
+        self.table = table
         self._buffers = [buffer_data(buffer, data) for buffer in tables_of(table["buffers"])]
         self._constant_hashes: dict[int, str] = {}
         self.metadata: Mapping[str, memoryview] = MappingProxyType(
@@ -162,7 +164,7 @@ class Model:
         )
 
     def _operator(self, number: int, operator: Table) -> Operator:
-        code = tables_of(self._table["operator_codes"])[operator["opcode_index"]]
+        code = tables_of(self.table["operator_codes"])[operator["opcode_index"]]
         options = _shown_options(operator)
         op_type = OPERATOR_NAMES[operator_code(code)]
         return Operator(

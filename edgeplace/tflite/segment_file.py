@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+from edgeplace.atomic import write_atomic
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,14 @@ class SegmentFile:
     def to_bytes(self) -> bytes:
         """The finished file in memory."""
         return b"".join(self.pieces())
+
+    def write(self, path: str | Path) -> None:
+        """Write the finished file, all of it or nothing.
+
+        Raises:
+            OutputError: It could not be written; a file that was there before is still there.
+        """
+        write_atomic(path, self.pieces())
 
 
 def splice(
