@@ -120,7 +120,7 @@ def _state_groups(
 ) -> Iterator[tuple[str, set[int]]]:
     touching: dict[str, set[int]] = {}
     for operator in operators:
-        for name in touched_state(model, operator):
+        for name in sorted(touched_state(model, operator)):
             touching.setdefault(name, set()).add(operator.index)
     for tensor in tensors:
         if tensor.is_variable:
@@ -163,6 +163,7 @@ def _type_reason(tensor: Tensor, operator: Operator) -> str:
 
 def _actual_type(operator: Operator) -> str:
     """The type the kernel makes, where an option says it (these kernels know two), else empty."""
-    option = _DECLARED_TYPE_OPTION.get(operator.op_type)
-    made = TENSOR_TYPE_NAMES.get(operator.options.get(option), "") if option else ""
+    if operator.op_type not in _DECLARED_TYPE_OPTION:
+        return ""
+    made = TENSOR_TYPE_NAMES.get(int(operator.options.get(_DECLARED_TYPE_OPTION[operator.op_type], -1)), "")
     return made if made in ("int32", "int64") else ""

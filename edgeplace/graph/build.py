@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from edgeplace.errors import ModelError, UnknownNameError
 from edgeplace.graph.bonds import constant_nodes, find_bonds
-from edgeplace.graph.features import operator_macs
+from edgeplace.graph.features import called_weight_bytes, operator_macs
 from edgeplace.graph.graph import Graph, Node
 from edgeplace.graph.sizes import named
 from edgeplace.registry import nearest_name_hint
@@ -198,7 +198,8 @@ def _node(model: Model, operator: Operator, tensors: Sequence[Tensor], computed_
         inputs=operator.inputs,
         outputs=operator.outputs,
         macs=operator_macs(operator, tensors, model),
-        weight_bytes=sum(tensors[number].size_bytes for number in weights),
+        weight_bytes=sum(tensors[number].size_bytes for number in weights)
+        + called_weight_bytes(operator, model),
         activation_bytes=sum(tensors[number].size_bytes for number in moved),
     )
 

@@ -21,12 +21,10 @@ from edgeplace.graph.ops import CONTROL_FLOW_OPS, CUSTOM_OPS, FUSED_OPS, GLUE_OP
 Granularity = Literal["op", "unit", "block"]
 
 LIGHT_SHARE = 1 / 32
-"""A unit with less than this share of the graph's work is merged into a neighbour."""
+"""A unit or block with less than this share of the graph's work is merged into a neighbour."""
 MAX_BLOCKS = 12
-BLOCK_SHARE = 1 / 16
-"""A block with less than this share of the graph's work is merged into the lighter of its neighbours."""
-MIN_BLOCKS = 4
-"""Fewer blocks than this are worth cutting where more than one tensor crosses."""
+MIN_BLOCKS = 3
+"""Down to this many, light blocks are merged; up to it, cuts where more than one tensor crosses are allowed too."""
 
 _QUANTIZED_TYPES = frozenset({"int8", "uint8", "int16", "int4", "uint4", "int2"})
 _FLOAT_TYPES = frozenset({"float32", "float16", "float64", "bfloat16", "complex64", "complex128"})
@@ -249,7 +247,7 @@ def _blocks(groups: Groups, parts: Sequence[Sequence[int]]) -> list[list[int]]:
     blocks = [block for block in blocks if block]
     work = [_work(groups.graph, block) for block in blocks]
     total = sum(work)
-    while len(blocks) > 1 and (len(blocks) > MAX_BLOCKS or min(work) < total * BLOCK_SHARE):
+    while len(blocks) > MAX_BLOCKS or (len(blocks) > MIN_BLOCKS and min(work) < total * LIGHT_SHARE):
         lightest = min(range(len(blocks)), key=work.__getitem__)
         neighbours = [at for at in (lightest - 1, lightest + 1) if 0 <= at < len(blocks)]
         first = min(lightest, min(neighbours, key=work.__getitem__))

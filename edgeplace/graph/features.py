@@ -45,6 +45,18 @@ def operator_macs(
     return macs
 
 
+def called_weight_bytes(operator: Operator, model: Model, *, depth: int = 0) -> int:
+    """Bytes of the constants in the subgraphs an operator calls."""
+    if depth >= _MAX_CALL_DEPTH:
+        return 0
+    size_bytes = 0
+    for called in operator.subgraphs:
+        subgraph = model.subgraphs[called]
+        size_bytes += sum(tensor.size_bytes for tensor in subgraph.tensors if tensor.is_constant)
+        size_bytes += sum(called_weight_bytes(inner, model, depth=depth + 1) for inner in subgraph.operators)
+    return size_bytes
+
+
 @dataclass(frozen=True, slots=True)
 class _Shapes:
     """Shapes of an operator's tensors by position; a position that is not there is an empty tensor."""

@@ -23,7 +23,7 @@ class Node:
         inputs: Tensors it reads, in order; -1 is an optional input that is not given.
         outputs: Tensors it makes, in order.
         macs: Multiply-accumulate operations (0 where the operator has none).
-        weight_bytes: Bytes of constant inputs.
+        weight_bytes: Bytes of constant inputs (and of the constants in subgraphs it calls).
         activation_bytes: Bytes of the other inputs and of the outputs.
     """
 

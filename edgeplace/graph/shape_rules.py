@@ -1,6 +1,8 @@
-"""Whether the concrete shape of an output follows from the shapes an operator reads.
+"""Whether the concrete shape that a file gives an output can be believed.
 
-Asked only about outputs whose size the file leaves open (-1). A rule that does not know says no.
+Where the file leaves the size open (-1) the concrete shape has to follow from the shapes the operator reads; a rule
+that does not know says no. Where it does not, the shape is believed unless it cannot be (files that leave shapes out
+read as scalars).
 """
 
 from __future__ import annotations
@@ -33,6 +35,17 @@ _SHAPE_KEEPING_OPS = FUSED_OPS | {
 """Operators that give the (broadcast) shape of what they read."""
 
 
+_NEVER_SCALAR_OPS = frozenset(
+    {
+        "AVERAGE_POOL_2D", "BATCH_MATMUL", "BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN",
+        "CONCATENATION", "CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "LSTM", "MAX_POOL_2D", "PACK",
+        "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "RNN", "SVDF", "TRANSPOSE_CONV",
+        "UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN",
+    }
+)  # fmt: skip
+"""Operators whose output has dimensions whatever they read."""
+
+
 def follows(model: Model, operator: Operator, tensors: Sequence[Tensor], output: int) -> bool:
     """Whether output ``output`` has, on the shapes the operator reads, the concrete shape it is said to have."""
     rule = _RULES.get(operator.op_type)
@@ -41,6 +54,15 @@ def follows(model: Model, operator: Operator, tensors: Sequence[Tensor], output:
     if operator.op_type in _SHAPE_KEEPING_OPS:
         return _keeps_shape(model, operator, tensors, output)
     return _keeps_batch(operator, tensors, output)
+
+
+def contradicts(model: Model, operator: Operator, tensors: Sequence[Tensor], output: int) -> bool:
+    """Whether the operator cannot make that shape from the shapes it reads."""
+    made = tensors[output]
+    given = [tensors[number].shape for number in operator.inputs if number >= 0]
+    if operator.op_type in _SHAPE_KEEPING_OPS:
+        return made.shape not in given and not _keeps_shape(model, operator, tensors, output)
+    return made.shape == () and operator.op_type in _NEVER_SCALAR_OPS
 
 
 def _keeps_batch(operator: Operator, tensors: Sequence[Tensor], output: int) -> bool:

@@ -29,7 +29,7 @@ from edgeplace.graph.ops import (
     SIZE_INPUTS,
     STATE_OPS,
 )
-from edgeplace.graph.shape_rules import follows
+from edgeplace.graph.shape_rules import contradicts, follows
 from edgeplace.tflite.model import Operator, Tensor
 
 if TYPE_CHECKING:
@@ -113,12 +113,20 @@ def _dynamic_outputs(
         for number in operator.inputs:
             if number in dynamic:
                 return dict.fromkeys(operator.outputs, dynamic[number])
-    return {
-        number: f"the file leaves the size of {named(tensors[number])} open, made by {operator.op_type} "
-        f"{operator.index}"
-        for number in operator.outputs
-        if _is_open(tensors[number]) and not follows(model, operator, tensors, number)
-    }
+    doubts = {number: _doubt(model, operator, tensors, number) for number in operator.outputs if number >= 0}
+    return {number: doubt for number, doubt in doubts.items() if doubt}
+
+
+def _doubt(model: Model, operator: Operator, tensors: Sequence[Tensor], output: int) -> str:
+    """Why the concrete shape that the file gives an output cannot be believed, empty when it can."""
+    tensor = tensors[output]
+    maker = f"made by {operator.op_type} {operator.index}"
+    if any(extent < 0 for extent in tensor.shape_signature):
+        if not follows(model, operator, tensors, output):
+            return f"the file leaves the size of {named(tensor)} open, {maker}"
+    elif contradicts(model, operator, tensors, output):
+        return f"the file gives {named(tensor)} the shape {list(tensor.shape)}, which cannot be, {maker}"
+    return ""
 
 
 def _is_resized_whole(model: Model, operator: Operator, tensors: Sequence[Tensor], known: set[int]) -> bool:
@@ -207,11 +215,6 @@ def _dynamic_body_outputs(
         for outer, inner in zip(operator.outputs, subgraph.outputs, strict=False)
         if (reason := facts.dynamic.get(inner))
     }
-
-
-def _is_open(tensor: Tensor) -> bool:
-    """Whether the file says that a dimension of the tensor may be anything."""
-    return any(extent < 0 for extent in tensor.shape_signature)
 
 
 def _promised_shape(tensor: Tensor) -> tuple[int, ...]:
