@@ -61,7 +61,7 @@ class Daemon:
         self._lock: Optional[int] = None
         self._start_worker = start_worker
         self._sources = sources
-        self._tick_s = tick_s
+        self.tick_s = tick_s
         self._worker: Optional[WorkerHandle] = None
         self._id: Any = None  # of the request being answered
         self._request_began = 0.0
@@ -251,7 +251,7 @@ class Daemon:
 
     def _heartbeat_when_due(self) -> None:
         """For work of the parent itself that takes long: splicing and hashing large files."""
-        if time.monotonic() - self._last_sent >= self._tick_s:
+        if time.monotonic() - self._last_sent >= self.tick_s:
             self._send_event({"event": "heartbeat"})
 
 

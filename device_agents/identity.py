@@ -1,7 +1,11 @@
-"""What the agent says about itself and its board in ``hello``. Loads no foreign library."""
+"""What the agent says about itself and its board in ``hello``.
+
+It loads no foreign library, numpy included: this runs in the parent process.
+"""
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import platform
 import sys
@@ -10,6 +14,10 @@ from typing import Any, Optional
 
 from device_agents.bundle import agent_sha256
 from device_agents.protocol import PROTOCOL_VERSION
+
+RUNTIMES = ("ai-edge-litert", "tflite-runtime")
+PACKAGES = (*RUNTIMES, "openvino", "numpy")
+"""Those of ``device_agents.runtimes.environment.RUNTIME_PACKAGES``; importing that would load numpy."""
 
 
 def describe(blobs_dir: Path, proc: Path = Path("/proc")) -> dict[str, Any]:
@@ -42,15 +50,17 @@ def describe(blobs_dir: Path, proc: Path = Path("/proc")) -> dict[str, Any]:
 
 
 def _runtimes() -> tuple[dict[str, str], Optional[str]]:
-    """Versions of what can run models here, and when that is nothing, why."""
-    try:
-        from device_agents.runtimes import runtime_versions
-
-        versions = runtime_versions()
-    except Exception as error:  # noqa: BLE001  hello answers on a board where nothing works yet
-        return {}, f"{type(error).__name__}: {error}"
-    if not versions:
-        return {}, f"neither ai-edge-litert nor tflite-runtime is installed for {sys.executable}"
+    """Versions of what can run models here, from the packages' records; and when that is nothing, why."""
+    versions: dict[str, str] = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    if "numpy" not in versions:
+        return {}, f"numpy is not installed for {sys.executable}"
+    if not any(name in versions for name in RUNTIMES):
+        return {}, f"none of {', '.join(RUNTIMES)} is installed for {sys.executable}"
     return versions, None
 
 

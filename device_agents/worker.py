@@ -121,7 +121,10 @@ def main(memory_bytes: Optional[int] = None, parent_pid: Optional[int] = None) -
             return EXIT_OUT_OF_MEMORY
         except Exception as error:  # foreign code raises whatever it likes; each is an answer
             LOG.debug("job %s failed", job.get("verb"), exc_info=True)
-            channel.send(_answer_for(channel, error))
+            answer = _answer_for(channel, error)
+            channel.send(answer)
+            if answer.get("failure", {}).get("kind") == "out_of_memory":
+                return EXIT_OUT_OF_MEMORY
 
 
 def take_standard_streams() -> tuple[BinaryIO, BinaryIO]:
