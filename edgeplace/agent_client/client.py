@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -18,7 +17,8 @@ import device_agents
 from device_agents import protocol
 from device_agents.arrays import decode_array
 from device_agents.bundle import build_agent_bytes
-from edgeplace.agent_client.conversation import AgentRefused, Answer, Conversation, Progress
+from edgeplace.agent_client.board_blobs import BoardBlobs
+from edgeplace.agent_client.conversation import AgentLost, Answer, Conversation, Progress, agreed
 from edgeplace.agent_client.results import (
     AgentInfo,
     Array,
@@ -41,8 +41,6 @@ START_TIMEOUT_S = 60.0
 """For the agent to start and say hello: an old board's Python takes its time."""
 FACTS_TIMEOUT_S = 30.0
 """For what the agent answers itself, without the worker."""
-RESEND_ATTEMPTS = 3
-"""The agent's store is capped; what one request needs may have gone to make room for another's."""
 
 Model = str | SegmentFile
 
@@ -83,15 +81,13 @@ class AgentClient:
         self.on_progress = on_progress
         self._python = python or transport.python
         self._root = root
-        self._own_log = log_path is None
+        self._discard_log = log_path is None
         self._log_path = _temporary_log() if log_path is None else log_path
         self._heartbeat_timeout_s = heartbeat_timeout_s
         self._bundle = bundle
         self._conversation: Conversation | None = None
         self._info: AgentInfo | None = None
-        self._there: set[str] = set()  # hashes the agent is known to have
-        self._blobs: dict[str, protocol.Buffer] = {}  # what may have to be sent again
-        self._segments: dict[str, SegmentFile] = {}
+        self._blobs = BoardBlobs(self._request)
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -118,7 +114,7 @@ class AgentClient:
             board.alive,
             board.describe(),
         )
-        self._there.clear()
+        self._blobs.forget()
         try:
             return self.hello()
         except BaseException:
@@ -126,13 +122,15 @@ class AgentClient:
             raise
 
     def reconnect(self) -> bool:
-        """End what is left of the agent and start it again, over a new connection when the old one broke.
+        """End what is left of the agent and start it again, over a new connection.
 
         Returns:
             True when the board was booted since the last start.
         """
         before = self._info
         self._end_conversation()
+        # A connection whose other end froze still counts as alive: only a new one is known to work.
+        self.transport.close()
         self.transport.connect()
         now = self.start()
         rebooted = before is not None and before.boot_id != now.boot_id
@@ -144,15 +142,14 @@ class AgentClient:
     def close(self) -> None:
         """End the agent. Idempotent; the transport stays open."""
         self._end_conversation()
-        if self._own_log:
+        if self._discard_log:
             self._log_path.unlink(missing_ok=True)
 
     def __enter__(self) -> AgentClient:
         try:
             self.start()
         except BaseException:
-            if self._own_log:
-                LOG.debug("the agent's log: %s", self._log_path)
+            self.close()
             raise
         return self
 
@@ -186,7 +183,7 @@ class AgentClient:
                 where=self.transport.describe(),
                 hint="end the other agent, or use the EdgePlace version it came with",
             )
-        with self._reading("hello"):
+        with agreed("hello"):
             self._info = AgentInfo.of(answer.header)
         return self._info
 
@@ -199,7 +196,7 @@ class AgentClient:
         """Make the agent forget compiled segments (by ending its worker), or all blobs."""
         self._request({"verb": "drop", "what": what}, deadline=Deadline(FACTS_TIMEOUT_S))
         if what == "blobs":
-            self._there.clear()
+            self._blobs.forget()
 
     # --- blobs ------------------------------------------------------------------------------------------------
 
@@ -209,56 +206,21 @@ class AgentClient:
         Args:
             blobs: Hash -> bytes. They are kept (not copied) to be sent again when the board had to forget them.
         """
-        self._blobs.update(blobs)
-        for sha256 in self._missing(blobs):
-            self._put(sha256)
+        self._blobs.ensure(blobs)
 
     def ensure_arrays(self, arrays: Sequence[npt.NDArray[Any]]) -> list[ArrayBlob]:
         """Send arrays the board does not have; gives what names them in requests."""
         described, data = array_blobs(arrays)
-        self.ensure_blobs(data)
+        self._blobs.ensure(data)
         return described
 
     def ensure_segment(self, file: SegmentFile) -> None:
         """Have the board put the file together: constants it does not have are sent, then the recipe."""
-        self.ensure_segments([file])
+        self._blobs.ensure_segments([file])
 
     def ensure_segments(self, files: Iterable[SegmentFile]) -> None:
         """:meth:`ensure_segment` for many, with one question about all of them."""
-        wanted = {file.sha256: file for file in files}
-        self._segments.update(wanted)
-        absent = self._missing(wanted)
-        constants: dict[str, protocol.Buffer] = {}
-        for sha256 in absent:
-            constants.update(wanted[sha256].data)
-        self.ensure_blobs(constants)
-        for sha256 in absent:
-            self._put_segment(wanted[sha256])
-
-    def _missing(self, hashes: Iterable[str]) -> list[str]:
-        """Those of ``hashes`` that the agent does not have, each once; the others are noted as there."""
-        asked = [sha256 for sha256 in dict.fromkeys(hashes) if sha256 not in self._there]
-        if not asked:
-            return []
-        answer = self._request({"verb": "have", "hashes": asked}, deadline=Deadline(FACTS_TIMEOUT_S))
-        with self._reading("have"):
-            missing = {str(sha256) for sha256 in answer.header["missing"]}
-        self._there.update(sha256 for sha256 in asked if sha256 not in missing)
-        return [sha256 for sha256 in asked if sha256 in missing]
-
-    def _put(self, sha256: str) -> None:
-        self._request({"verb": "put", "sha256": sha256}, [self._blobs[sha256]])
-        self._there.add(sha256)
-
-    def _put_segment(self, file: SegmentFile) -> None:
-        header = {
-            "verb": "segment",
-            "sha256": file.sha256,
-            "size_bytes": file.size_bytes,
-            "constants": [[c.sha256, c.offset, c.size_bytes] for c in file.constants],
-        }
-        self._request_resending(header, [file.skeleton])
-        self._there.add(file.sha256)
+        self._blobs.ensure_segments(files)
 
     # --- foreign code -----------------------------------------------------------------------------------------
 
@@ -288,7 +250,7 @@ class AgentClient:
             "inputs": [*inputs],
         }
         answer = self._job(request, deadline_s)
-        with self._reading("probe"):
+        with agreed("probe"):
             return ProbeResult.of(answer.header)
 
     def try_segment(
@@ -323,7 +285,7 @@ class AgentClient:
         if timing is not None:
             request["timing"] = dict(timing)
         answer = self._job(request, deadline_s, stage_deadline_s)
-        with self._reading("try"):
+        with agreed("try"):
             return TryResult.of(answer.header, answer.payload)
 
     def run(
@@ -354,7 +316,7 @@ class AgentClient:
         def outputs_of(sample: int, tensors: Sequence[Array]) -> tuple[Array, ...]:
             return self._graph_outputs(plan, samples[sample], tensors)
 
-        with self._reading("run"):
+        with agreed("run"):
             return RunResult.of(answer.header, answer.payload, outputs_of if intermediates else None)
 
     def measure(
@@ -381,7 +343,7 @@ class AgentClient:
         samples = [list(sample) for sample in inputs]
         request = {"verb": "measure", "plan": plan, "inputs": samples, "timing": dict(timing or {})}
         answer = self._job(request, deadline_s, stage_deadline_s)
-        with self._reading("measure"):
+        with agreed("measure"):
             return MeasureResult.of(answer.header)
 
     def interleave(
@@ -419,7 +381,7 @@ class AgentClient:
         if budget_s is not None:
             request["budget_s"] = budget_s
         answer = self._job(request, deadline_s, stage_deadline_s)
-        with self._reading("interleave"):
+        with agreed("interleave"):
             return InterleaveResult.of(answer.header)
 
     def shapes(
@@ -447,7 +409,7 @@ class AgentClient:
         request = {"verb": "shapes", "model": self._model(model), "input_shapes": resized}
         request |= {key: value for key, value in (("kernels", kernels), ("runtime", runtime)) if value}
         answer = self._job(request, deadline_s)
-        with self._reading("shapes"):
+        with agreed("shapes"):
             return ShapesResult.of(answer.header)
 
     # --- inside -----------------------------------------------------------------------------------------------
@@ -473,7 +435,7 @@ class AgentClient:
             blob = (
                 sample[rest[0]] if kind == "input" else ArrayBlob(blob=rest[0], dtype=rest[1], shape=rest[2])
             )
-            outputs.append(decode_array(blob["dtype"], blob["shape"], self._blobs[blob["blob"]]))
+            outputs.append(decode_array(blob["dtype"], blob["shape"], self._blobs.data(blob["blob"])))
         return tuple(outputs)
 
     def _job(
@@ -486,33 +448,7 @@ class AgentClient:
             deadline = Deadline(deadline_s + self._heartbeat_timeout_s)
         if stage_deadline_s is not None:
             request["stage_deadline_s"] = stage_deadline_s
-        return self._request_resending(request, deadline=deadline)
-
-    def _request_resending(
-        self,
-        header: dict[str, Any],
-        payload: Sequence[protocol.Buffer] = (),
-        deadline: Deadline | None = None,
-    ) -> Answer:
-        """A request that names blobs; those the board had to forget meanwhile are sent again."""
-        for attempt in range(1, RESEND_ATTEMPTS + 1):
-            try:
-                return self._request(header, payload, deadline)
-            except AgentRefused as error:
-                if error.kind != "missing_blob" or attempt == RESEND_ATTEMPTS:
-                    raise
-                self._resend(error)
-        raise AssertionError("the last attempt returned or raised")
-
-    def _resend(self, refusal: AgentRefused) -> None:
-        missing = [str(sha256) for sha256 in refusal.facts.get("missing", ())]
-        if not missing or not all(sha256 in self._segments or sha256 in self._blobs for sha256 in missing):
-            raise refusal
-        LOG.info("%s: sends %d blobs again", self.transport.describe(), len(missing))
-        # Others of the same age may have gone too: ask about all of them from here on.
-        self._there.clear()
-        self.ensure_segments(self._segments[sha256] for sha256 in missing if sha256 in self._segments)
-        self.ensure_blobs({sha256: self._blobs[sha256] for sha256 in missing if sha256 in self._blobs})
+        return self._blobs.ask_resending(request, deadline=deadline)
 
     def _request(
         self,
@@ -522,18 +458,11 @@ class AgentClient:
     ) -> Answer:
         if self._conversation is None:
             raise AgentError("the agent was not started", where=self.transport.describe())
-        return self._conversation.request(header, payload, deadline, self.on_progress)
-
-    @contextlib.contextmanager
-    def _reading(self, verb: str) -> Iterator[None]:
-        """Turn a field that is missing or of the wrong kind in an answer into an explained error."""
         try:
-            yield
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise AgentError(
-                f"the agent's answer to '{verb}' is not as agreed: {type(error).__name__}: {error}",
-                where=self.transport.describe(),
-            ) from error
+            return self._conversation.request(header, payload, deadline, self.on_progress)
+        except AgentLost:
+            self._discard_log = False  # the message names it
+            raise
 
     def _end_conversation(self) -> None:
         conversation, self._conversation = self._conversation, None

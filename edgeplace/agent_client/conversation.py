@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Union
@@ -326,6 +326,17 @@ class Conversation:
             file.seek(max(self._log_start_bytes, end - LOG_TAIL_BYTES))
             return file.read().decode(errors="replace").strip()
         return ""
+
+
+@contextlib.contextmanager
+def agreed(verb: str) -> Iterator[None]:
+    """While an answer is read: a field that is missing or of the wrong kind becomes an explained error."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise AgentError(
+            f"the agent's answer to '{verb}' is not as agreed: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _describe_status(status: int) -> str:

@@ -171,7 +171,11 @@ class SshTransport(Transport):
 
     def run(self, argv: Sequence[str], timeout_s: float, stdin: Data = b"") -> CompletedRun:
         pieces = pieces_of(stdin)
-        channel, reader = self._start(argv, lambda chatter: LOG.debug("before '%s': %r", argv[0], chatter))
+        channel, reader = self._start(
+            argv,
+            lambda chatter: LOG.debug("before '%s': %r", argv[0], chatter),
+            min(timeout_s, CHANNEL_TIMEOUT_S),
+        )
         errors = bytearray()
         drain = _drain_stderr(channel, errors.extend)
 
@@ -326,13 +330,16 @@ class SshTransport(Transport):
     # --- channels ---------------------------------------------------------------------------------------------
 
     def _start(
-        self, argv: Sequence[str], on_chatter: Callable[[bytes], object]
+        self,
+        argv: Sequence[str],
+        on_chatter: Callable[[bytes], object],
+        timeout_s: float,
     ) -> tuple[paramiko.Channel, _ChannelReader]:
         """A channel with the command running on it, and the reader of its stdout."""
         word = f"edgeplace-{secrets.token_hex(8)}"
         line = "exec " + command_line(["sh", "-c", _ANNOUNCE, word, *argv])
-        channel = self._open_channel()
-        with self._limit(CHANNEL_TIMEOUT_S, channel):
+        channel = self._open_channel(timeout_s)
+        with self._limit(timeout_s, channel):
             try:
                 channel.exec_command(line)
             except _LINK_FAILURES as error:
@@ -340,13 +347,13 @@ class SshTransport(Transport):
                 raise self._lost(f"while '{argv[0]}' was started", error) from error
         return channel, _ChannelReader(channel, word.encode(), on_chatter)
 
-    def _open_channel(self) -> paramiko.Channel:
+    def _open_channel(self, timeout_s: float) -> paramiko.Channel:
         self.connect()
         link = self._client.get_transport() if self._client is not None else None
         if link is None:
             raise self._lost("while a channel was opened")
         try:
-            return link.open_session(timeout=CHANNEL_TIMEOUT_S)
+            return link.open_session(timeout=timeout_s)
         except _LINK_FAILURES as error:
             raise self._lost("while a channel was opened", error) from error
 
@@ -396,7 +403,7 @@ class SshTransport(Transport):
 
     def _put_by_sftp(self, pieces: list[memoryview], path: str) -> bool:
         """Write the file over SFTP; ``False`` when the board has no SFTP that works (tried once)."""
-        channel = self._open_channel()
+        channel = self._open_channel(CHANNEL_TIMEOUT_S)
         with self._limit(CHANNEL_TIMEOUT_S, channel):
             try:
                 channel.invoke_subsystem("sftp")
@@ -440,7 +447,7 @@ class _SshStream(Stream):
         self._transport = transport
         self._log = open_log(log)
         try:
-            self._channel, self._raw = transport._start(argv, self._log.write)
+            self._channel, self._raw = transport._start(argv, self._log.write, CHANNEL_TIMEOUT_S)
         except BaseException:
             self._log.close()
             raise
