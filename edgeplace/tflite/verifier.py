@@ -15,6 +15,9 @@ from edgeplace.errors import ModelError
 from edgeplace.tflite.model import BITS_PER_ELEMENT
 from edgeplace.tflite.schema_types import OPERATOR_NAMES, SCHEMA_VERSION, TENSOR_TYPE_NAMES, Table
 
+MAX_RANK = 64
+"""More dimensions than any kernel handles (most stop at 8); bounds the arithmetic on sizes."""
+
 _SUBGRAPH_FIELDS = frozenset(
     {
         "subgraph", "init_subgraph_index", "then_subgraph_index", "else_subgraph_index", "cond_subgraph_index",
@@ -90,6 +93,7 @@ class _Verifier:
         self._buffers = tables_of(model["buffers"])
         self._subgraphs = tables_of(model["subgraphs"])
         self._codes = tables_of(model["operator_codes"])
+        self._elements_left = len(file)
 
     def run(self) -> None:
         if self._model["version"] != SCHEMA_VERSION:
@@ -99,7 +103,9 @@ class _Verifier:
         if not self._subgraphs:
             raise self._error("the model has no subgraph: there is nothing to run")
         if self._model["external_buffers"]:
-            groups = ", ".join(group["name"] for group in tables_of(self._model["external_buffer_groups"]))
+            groups = ", ".join(
+                group["name"][:60] for group in tables_of(self._model["external_buffer_groups"])[:3]
+            )
             raise self._error(
                 f"its weights are in other files ({groups})", hint="convert it with the weights inside"
             )
@@ -112,6 +118,26 @@ class _Verifier:
 
     def _error(self, reason: str, hint: str = "") -> ModelError:
         return ModelError(reason, where=self._where, hint=hint or "convert or download the model again")
+
+    def _charge(self, elements: int) -> None:
+        """Count what a walk over the model visits.
+
+        Tables and vectors may be shared, so a small file can spell out a model of any size: a thousand subgraphs that
+        are one, with a thousand operators that are one. An element that is not shared takes four bytes of the file.
+        """
+        self._elements_left -= elements
+        if self._elements_left < 0:
+            raise self._error("it refers to the same parts so often that it is larger than its file can be")
+
+    def _tables(self, vector: list[Table] | None) -> list[Table]:
+        tables = tables_of(vector)
+        self._charge(len(tables))
+        return tables
+
+    def _numbers(self, vector: Any) -> list[int]:
+        if vector is not None:
+            self._charge(len(vector))
+        return numbers_of(vector)
 
     def _check_range(self, numbers: Iterable[int], limit: int, what: str, least: int = 0) -> None:
         for number in numbers:
@@ -134,26 +160,28 @@ class _Verifier:
             offset, size = buffer["offset"], buffer["size"]
             if offset > 1 and offset + size > len(self._file):
                 raise self._error(f"buffer {number} is {size} bytes at byte {offset}, outside the file")
-        metadata = tables_of(self._model["metadata"])
+        metadata = self._tables(self._model["metadata"])
         self._check_range(
             (m["buffer"] for m in metadata), len(self._buffers), "the buffer of a metadata entry"
         )
-        numbers = numbers_of(self._model["metadata_buffer"])
+        numbers = self._numbers(self._model["metadata_buffer"])
         self._check_range(numbers, len(self._buffers), "the buffer of a metadata entry")
 
     def _check_subgraph(self, number: int, subgraph: Table) -> None:
         where = f"subgraph {number}"
-        tensors = tables_of(subgraph["tensors"])
+        tensors = self._tables(subgraph["tensors"])
         for index, tensor in enumerate(tensors):
-            self._check_tensor(f"{where}, tensor {index} ({tensor['name']!r})", tensor, len(tensors))
-        self._check_range(numbers_of(subgraph["inputs"]), len(tensors), f"{where}: an input's tensor number")
+            self._check_tensor(f"{where}, tensor {index} ({tensor['name'][:60]!r})", tensor, len(tensors))
         self._check_range(
-            numbers_of(subgraph["outputs"]), len(tensors), f"{where}: an output's tensor number"
+            self._numbers(subgraph["inputs"]), len(tensors), f"{where}: an input's tensor number"
+        )
+        self._check_range(
+            self._numbers(subgraph["outputs"]), len(tensors), f"{where}: an output's tensor number"
         )
         makers: dict[int, int] = {}
-        for index, operator in enumerate(tables_of(subgraph["operators"])):
+        for index, operator in enumerate(self._tables(subgraph["operators"])):
             self._check_operator(f"{where}, operator {index}", operator, len(tensors))
-            for tensor_number in numbers_of(operator["outputs"]):
+            for tensor_number in self._numbers(operator["outputs"]):
                 if makers.setdefault(tensor_number, index) != index:
                     first = makers[tensor_number]
                     raise self._error(
@@ -162,13 +190,21 @@ class _Verifier:
 
     def _check_operator(self, where: str, operator: Table, tensors: int) -> None:
         self._check_range([operator["opcode_index"]], len(self._codes), f"{where}: its operator code number")
-        self._check_range(numbers_of(operator["inputs"]), tensors, f"{where}: an input's tensor number", -1)
-        self._check_range(numbers_of(operator["outputs"]), tensors, f"{where}: an output's tensor number")
-        intermediates = numbers_of(operator["intermediates"])
+        self._check_range(
+            self._numbers(operator["inputs"]), tensors, f"{where}: an input's tensor number", -1
+        )
+        self._check_range(self._numbers(operator["outputs"]), tensors, f"{where}: an output's tensor number")
+        intermediates = self._numbers(operator["intermediates"])
         self._check_range(intermediates, tensors, f"{where}: an intermediate's tensor number", -1)
         self._check_range(
             called_subgraphs(operator), len(self._subgraphs), f"{where}: the number of a called subgraph"
         )
+        for union in ("builtin_options", "builtin_options2"):
+            options = operator[union]
+            if options is not None:
+                fields = options.type.fields
+                vectors = [v for name, v in options.values.items() if fields[name].kind == "scalars"]
+                self._charge(sum(map(len, vectors)))
         offset, size = operator["large_custom_options_offset"], operator["large_custom_options_size"]
         if offset > 1 and offset + size > len(self._file):
             raise self._error(f"{where}: its options are {size} bytes at byte {offset}, outside the file")
@@ -179,10 +215,13 @@ class _Verifier:
             raise self._error(
                 f"{where} has type number {tensor['type']}, which is not in the schema known here"
             )
-        shape = numbers_of(tensor["shape"])
-        if any(size < 0 for size in shape):
-            raise self._error(f"{where} has shape {shape}: a size cannot be negative")
-        if any(size < -1 for size in numbers_of(tensor["shape_signature"])):
+        shape = self._numbers(tensor["shape"])
+        if len(shape) > MAX_RANK:
+            raise self._error(f"{where} has {len(shape)} dimensions; no operator takes more than {MAX_RANK}")
+        least = min(shape, default=0)
+        if least < 0:
+            raise self._error(f"{where} has a size of {least} in its shape: a size cannot be negative")
+        if any(size < -1 for size in self._numbers(tensor["shape_signature"])):
             raise self._error(f"{where} has a shape signature with a size below -1")
         self._check_quantization(where, tensor, shape, tensors)
         if tensor["sparsity"] is not None:
@@ -204,7 +243,8 @@ class _Verifier:
         quantization = tensor["quantization"]
         if quantization is None:
             return
-        scales = quantization["scale"]
+        scales, points = quantization["scale"], quantization["zero_point"]
+        self._charge(sum(len(vector) for vector in (scales, points) if vector is not None))
         if scales is not None and len(scales) > 1:
             axis = quantization["quantized_dimension"]
             if not 0 <= axis < len(shape):
@@ -217,11 +257,11 @@ class _Verifier:
             )
 
     def _check_sparsity(self, where: str, sparsity: Table, rank: int) -> None:
-        order = numbers_of(sparsity["traversal_order"])
-        dimensions = tables_of(sparsity["dim_metadata"])
+        order = self._numbers(sparsity["traversal_order"])
+        dimensions = self._tables(sparsity["dim_metadata"])
         if len(order) != len(dimensions) or sorted(order) != list(range(len(order))):
             raise self._error(f"{where} is sparse, but its traversal order is not one of its dimensions")
-        self._check_range(numbers_of(sparsity["block_map"]), rank, f"{where}: a block's dimension")
+        self._check_range(self._numbers(sparsity["block_map"]), rank, f"{where}: a block's dimension")
 
     def _check_calls(self) -> None:
         """No subgraph calls itself, over others or directly: the runtimes would recurse without end."""
@@ -246,12 +286,12 @@ class _Verifier:
             raise self._error(f"subgraph {culprit} calls itself, directly or over others")
 
     def _check_signatures(self) -> None:
-        for signature in tables_of(self._model["signature_defs"]):
-            where = f"signature {signature['signature_key']!r}"
+        for signature in self._tables(self._model["signature_defs"]):
+            where = f"signature {signature['signature_key'][:60]!r}"
             self._check_range([signature["subgraph_index"]], len(self._subgraphs), f"{where}: its subgraph")
             tensors = len(tables_of(self._subgraphs[signature["subgraph_index"]]["tensors"]))
             for side in ("inputs", "outputs"):
-                entries = tables_of(signature[side])
+                entries = self._tables(signature[side])
                 numbers = (entry["tensor_index"] for entry in entries)
                 self._check_range(numbers, tensors, f"{where}: the tensor number of one of its {side}")
                 if len({entry["name"] for entry in entries}) != len(entries):
