@@ -41,7 +41,10 @@ def optimize(
         str | None,
         typer.Option("--optimizer", metavar="NAME", help="Use this one whatever the threshold says."),
     ] = None,
-    budget: Annotated[int, typer.Option("--budget", help="Placements to measure at most.", min=1)] = 64,
+    budget: Annotated[
+        int | None,
+        typer.Option("--budget", help="Placements to measure at most [64 for the surrogate].", min=1),
+    ] = None,
     minutes: Annotated[
         float | None, typer.Option("--minutes", help="Stop searching after this long.", min=0.0)
     ] = None,
@@ -60,16 +63,16 @@ def optimize(
     metric_min: Annotated[
         float | None, typer.Option("--metric-min", help="The task metric must not be below this.")
     ] = None,
-    compare_at: Annotated[
-        str | None,
-        typer.Option("--compare-at", metavar="TENSOR", help="Compare this tensor instead of the outputs."),
-    ] = None,
     sample_budget: Annotated[
         float,
         typer.Option("--sample-budget", metavar="SECONDS", help="Longest timing of one placement.", min=0.01),
     ] = 1.0,
+    run_deadline: Annotated[
+        float,
+        typer.Option("--run-deadline", metavar="SECONDS", help="A run longer than this is hung.", min=0.1),
+    ] = 30.0,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", help="Interleaved rounds of the final.", min=4)
+        int | None, typer.Option("--rounds", help="Interleaved rounds of the final [30].", min=12)
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where the same search was stopped.")
@@ -97,8 +100,8 @@ def optimize(
         min_snr_db=snr,
         metric=metric,
         metric_min=metric_min,
-        compare_at=compare_at,
         sample_budget_s=sample_budget,
+        run_deadline_s=run_deadline,
         rounds=rounds,
         resume=resume,
         store=store,

@@ -24,7 +24,7 @@ def verify(
     tolerance: Annotated[
         float, typer.Option("--tolerance", help="How much slower than the map says is still a pass.", min=0.0)
     ] = 0.25,
-    rounds: Annotated[int | None, typer.Option("--rounds", help="Interleaved rounds.", min=4)] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", help="Interleaved rounds [30].", min=12)] = None,
     json: options.Json = False,
 ) -> int:
     """Re-measure a map and compare speed and outputs with what it says; exit code 3 when it does not hold."""

@@ -1,0 +1,65 @@
+"""From a delegate map to deployment code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edgeplace.catalog import CODEGEN_TARGETS
+from edgeplace.codegen.base import Deployment, write_files
+from edgeplace.controller.verify import model_of_map
+from edgeplace.delegate_map import load_map, plan_from_map
+from edgeplace.errors import InputError
+from edgeplace.graph.build import build_graph
+from edgeplace.graph.contract import contract
+from edgeplace.graph.graph import Graph
+from edgeplace.placement.plan import Plan
+from edgeplace.placement.segments import SegmentCutter
+from edgeplace.tflite.reader import Model
+
+
+def generate(map_path: Path, out: Path, *, target: str = "python", model: Path | None = None) -> list[str]:
+    """Write deployment code for a map; gives the names of the files.
+
+    Raises:
+        ProfileError: The map is not valid, or not for this model.
+        OutputError: The folder cannot be written.
+    """
+    generator = CODEGEN_TARGETS.get(target)()
+    delegate_map = load_map(map_path)
+    source = Model.load(model_of_map(map_path, delegate_map, model))
+    if delegate_map.model.shapes:
+        raise InputError(
+            "the map is for other input shapes than the file's, which generated code does not resize yet",
+            where=str(map_path),
+            hint="export the model with these shapes, and optimize that",
+        )
+    graph = build_graph(source, signature=delegate_map.model.signature)
+    plan = plan_from_map(delegate_map, graph)
+    cutter = SegmentCutter(source, contract(graph, "op"))
+    deployment = Deployment(
+        delegate_map=delegate_map,
+        plan=plan,
+        graph=graph,
+        files=[cutter.file(segment) for segment in plan.segments],
+        constants=_constants(source, graph, plan),
+    )
+    files = generator.generate(deployment)
+    write_files(files, out)
+    return sorted(files)
+
+
+def _constants(model: Model, graph: Graph, plan: Plan) -> dict[int, npt.NDArray[Any]]:
+    """Data of the tensors that the plan takes from the model itself."""
+    sources = (*plan.outputs, *(source for segment in plan.segments for source in segment.sources))
+    return {
+        source.index: np.frombuffer(
+            model.constant(graph.tensors[source.index].buffer),
+            dtype=np.dtype(graph.tensors[source.index].dtype),
+        ).reshape(graph.tensors[source.index].shape)
+        for source in sources
+        if source.kind == "constant"
+    }

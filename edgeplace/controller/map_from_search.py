@@ -1,0 +1,345 @@
+"""From the facts of a finished search to its delegate map and the final table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgeplace.boards import spec_from_wire
+from edgeplace.controller.prepare import granularity_of
+from edgeplace.controller.requests import OptimizeRequest
+from edgeplace.delegate_map import (
+    MAP_FORMAT,
+    AgreementInfo,
+    BoardInfo,
+    DelegateMap,
+    MapSegment,
+    ModelInfo,
+    Rejection,
+    Result,
+    SearchInfo,
+    spanning_nodes,
+)
+from edgeplace.graph.graph import Graph
+from edgeplace.measure.agreement import Limit
+from edgeplace.measure.bench import Bench
+from edgeplace.measure.board import LiveBoard
+from edgeplace.measure.final import Entrant, FinalResult
+from edgeplace.measure.measurement import Agreement, Measurement
+from edgeplace.measure.numerics import Numerics
+from edgeplace.measure.support import Support
+from edgeplace.measure.workbench import RunOutputs
+from edgeplace.optimizers.base import Optimizer
+from edgeplace.placement.plan import Plan, Segment
+from edgeplace.placement.space import PlacementSpace
+from edgeplace.tflite.reader import Model
+
+
+@dataclass(frozen=True)
+class SearchFacts:
+    """Everything a finished search knows."""
+
+    request: OptimizeRequest
+    model: Model
+    board: LiveBoard
+    graph: Graph
+    numerics: Numerics
+    support: Support
+    space: PlacementSpace
+    bench: Bench
+    optimizer: Optimizer
+    final: FinalResult
+    entrants: Sequence[Entrant]
+    finished_by: str
+
+
+def map_from_search(facts: SearchFacts) -> tuple[DelegateMap, list[dict[str, Any]]]:
+    """The delegate map of the winner, and the rows of the final table."""
+    winner = _winner(facts)
+    measurement = _measurement_of(facts, winner.plan)
+    baselines = _baselines(facts)
+    delegate_map = DelegateMap(
+        format=MAP_FORMAT,
+        model=_model_info(facts),
+        board=BoardInfo(
+            name=facts.request.target.board,
+            simulated=measurement.simulated,
+            fingerprint=facts.board.fingerprint(),
+        ),
+        platforms={
+            name: spec_from_wire(facts.board.platforms[name].spec)
+            for name in dict.fromkeys([*_used_platforms(facts, winner.plan), *_single_names(facts)])
+        },
+        segments=_segments(facts, winner.plan, measurement),
+        result=_result(facts, winner, measurement),
+        baselines=baselines,
+        search=_search_info(facts),
+        rejected=_rejections(facts),
+        platforms_left_out=dict(facts.board.left_out),
+    )
+    return delegate_map, _rows(facts, winner, baselines)
+
+
+def agreement_info(agreement: Agreement | None) -> AgreementInfo:
+    """An agreement as the map keeps it; what does not apply, and an infinite SNR, is absent."""
+    if agreement is None:
+        return AgreementInfo()
+    return AgreementInfo(
+        snr_db=_finite(agreement.snr_db),
+        cosine=_finite(agreement.cosine),
+        max_abs=_finite(agreement.max_abs),
+        psnr_db=_finite(agreement.psnr_db),
+        steps=_finite(agreement.steps),
+        equal_share=_finite(agreement.equal_share),
+        metric=_finite(agreement.metric),
+        has_nan=agreement.has_nan,
+        degenerate=agreement.degenerate,
+    )
+
+
+def limit_info(limit: Limit) -> AgreementInfo:
+    """A limit as the map keeps it."""
+    return AgreementInfo(
+        snr_db=limit.snr_db,
+        cosine=limit.cosine,
+        max_abs=limit.max_abs,
+        equal_share=limit.equal_share,
+        metric=limit.metric,
+    )
+
+
+def _winner(facts: SearchFacts) -> Entrant:
+    """Who the map is of: the verdict's winner, or the fastest of those that compete when there was nothing to decide."""
+    competing = [e for e in facts.entrants if e.competes and e.name in facts.final.p50_ms]
+    if facts.final.verdict is not None:
+        return next(e for e in competing if e.name == facts.final.verdict.winner)
+    return min(competing, key=lambda entrant: facts.final.p50_ms[entrant.name])
+
+
+def _measurement_of(facts: SearchFacts, plan: Plan) -> Measurement:
+    return next(m for m in facts.bench.measured() if m.plan_id == plan.id)
+
+
+def _model_info(facts: SearchFacts) -> ModelInfo:
+    own = facts.model.subgraphs[facts.graph.subgraph].tensors
+    shapes = {
+        name: facts.graph.tensors[tensor].shape
+        for name, tensor in zip(facts.graph.input_names, facts.graph.inputs, strict=True)
+        if facts.graph.tensors[tensor].shape != own[tensor].shape
+    }
+    return ModelInfo(
+        file=facts.model.name,
+        sha256=facts.model.sha256,
+        nodes=len(facts.graph.nodes),
+        signature=facts.graph.signature,
+        shapes=shapes,
+        granularity=granularity_of(facts.request.granularity),
+        carried=tuple(sorted(facts.space.unit_graph.replicated)),
+    )
+
+
+def _used_platforms(facts: SearchFacts, plan: Plan) -> list[str]:
+    return [segment.platform for segment in plan.segments]
+
+
+def _single_names(facts: SearchFacts) -> list[str]:
+    """Single platforms of the final: verify runs them again."""
+    return [e.name for e in facts.entrants if e.is_single and e.competes]
+
+
+def _segments(facts: SearchFacts, plan: Plan, measurement: Measurement) -> tuple[MapSegment, ...]:
+    names = facts.graph.tensors
+    times_ms = measurement.timing.segment_ms if measurement.timing is not None else ()
+    ran = facts.bench.workbench.run(plan, facts.numerics.inputs.samples[:1])
+    ran_on = ran.ran_on if isinstance(ran, RunOutputs) else ()
+
+    def segment_of(segment: Segment) -> MapSegment:
+        return MapSegment(
+            id=segment.id,
+            platform=segment.platform,
+            nodes=spanning_nodes(segment.nodes, facts.space.unit_graph.replicated),
+            sha256=facts.bench.workbench.file_of(segment).sha256,
+            inputs=tuple(names[tensor].name for tensor in segment.inputs),
+            outputs=tuple(names[tensor].name for tensor in segment.outputs),
+            p50_ms=times_ms[segment.id] if segment.id < len(times_ms) else None,
+            ran_on=ran_on[segment.id] if segment.id < len(ran_on) else "",
+        )
+
+    return tuple(segment_of(segment) for segment in plan.segments)
+
+
+def _result(facts: SearchFacts, winner: Entrant, measurement: Measurement) -> Result:
+    final, numerics = facts.final, facts.numerics
+    speedup = _speedup(facts, winner)
+    reason = final.verdict.reason if final.verdict is not None else "it is the only placement that works"
+    return Result(
+        p50_ms=final.p50_ms[winner.name],
+        ci95_ms=final.ci95_ms[winner.name],
+        speedup_over_best_single=speedup,
+        decision=reason,
+        numeric=agreement_info(measurement.agreement),
+        floor=agreement_info(numerics.floor.agreement),
+        limit=limit_info(numerics.gate.limit),
+        reference=str(numerics.choice.kernels)
+        + (f" ({numerics.choice.why_not})" if numerics.choice.why_not else ""),
+        inputs=numerics.inputs.source,
+        noisy=measurement.timing.noisy if measurement.timing is not None else False,
+    )
+
+
+def _speedup(facts: SearchFacts, winner: Entrant) -> float | None:
+    """Best single platform's time over the winner's, from the paired rounds of the final."""
+    if winner.is_single:
+        return 1.0
+    verdict = facts.final.verdict
+    if verdict is None or winner.name not in verdict.decisions:
+        return None
+    return 1.0 / verdict.decisions[winner.name].ratio
+
+
+def _baselines(facts: SearchFacts) -> dict[str, float | str]:
+    """Name -> median ms from the final where it was in it, else from the search, else why there is none."""
+    baselines: dict[str, float | str] = {}
+    by_plan = {m.plan_id: m for m in facts.bench.measured()}
+    for name in facts.board.platforms:
+        placement = facts.space.single(name)
+        if name in facts.final.p50_ms:
+            baselines[name] = facts.final.p50_ms[name]
+        elif placement is None:
+            baselines[name] = _why_not_single(facts, name)
+        else:
+            measured = by_plan.get(facts.bench.plan(placement).id)
+            if measured is None:
+                baselines[name] = "not measured"
+            elif measured.timing is not None:
+                baselines[name] = measured.timing.p50_ms
+            else:
+                baselines[name] = str(measured.failure)
+    for entrant in facts.entrants:
+        if not entrant.competes and entrant.name in facts.final.p50_ms:
+            baselines[entrant.name] = facts.final.p50_ms[entrant.name]
+    return baselines
+
+
+def _why_not_single(facts: SearchFacts, platform: str) -> str:
+    trials = [
+        (unit, facts.support.trials[unit.id, platform])
+        for unit in facts.space.unit_graph.units
+        if platform not in facts.space.allowed[unit.id]
+    ]
+    refused = [(unit, trial.failure) for unit, trial in trials if trial.failure is not None]
+    if not refused:
+        return f"pins and bans keep {len(trials)} units off it"
+    unit, failure = refused[0]
+    more = f" and {len(refused) - 1} more units" if len(refused) > 1 else ""
+    return f"{failure.kind}: unit {unit.id} ({unit.name}){more}"
+
+
+def _search_info(facts: SearchFacts) -> SearchInfo:
+    measured = [m for _, m in facts.optimizer.results]
+    return SearchInfo(
+        method=facts.optimizer.name,
+        threshold=facts.request.threshold,
+        placements=facts.space.size,
+        measured=len(measured),
+        failed=sum(m.failure is not None for m in measured),
+        seed=facts.request.seed,
+        budget=facts.optimizer.budget,
+        finished_by=facts.finished_by,
+    )
+
+
+def _rejections(facts: SearchFacts) -> tuple[Rejection, ...]:
+    """What was tried alone and refused, failed or disagreed: single nodes where a bisect found them, else units."""
+    rejections: list[Rejection] = []
+    carried = facts.space.unit_graph.replicated
+    seen: set[tuple[tuple[int, ...], str]] = set()
+
+    def add(
+        nodes: Sequence[int], platform: str, kind: str, message: str, agreement: Agreement | None
+    ) -> None:
+        key = (tuple(nodes), platform)
+        if key not in seen:
+            seen.add(key)
+            rejections.append(
+                Rejection(
+                    nodes=spanning_nodes(nodes, carried),
+                    platform=platform,
+                    failure=kind,
+                    message=message,
+                    numeric=None if agreement is None else agreement_info(agreement),
+                )
+            )
+
+    for trial in facts.support.trials.values():
+        if trial.failure is not None:
+            add(trial.nodes, trial.platform, trial.failure.kind, trial.failure.message, trial.agreement)
+    for (node, platform), failure in facts.support.node_failures.items():
+        add((node,), platform, failure.kind, failure.message, None)
+    for culprit in facts.bench.culprits:
+        add(culprit.nodes, culprit.platform, "wrong_output", culprit.reason, culprit.agreement)
+    return tuple(rejections)
+
+
+def _rows(facts: SearchFacts, winner: Entrant, baselines: Mapping[str, float | str]) -> list[dict[str, Any]]:
+    """One row per single platform, default and contender, the chosen one last."""
+    plans = {entrant.name: entrant for entrant in facts.entrants}
+    for name in facts.board.platforms:
+        placement = facts.space.single(name)
+        if placement is not None and name not in plans:
+            plans[name] = Entrant(name, facts.bench.plan(placement), is_single=True)
+    rows = []
+    for name, value in baselines.items():
+        rows.append(_row(facts, name, plans.get(name), value, winner))
+    rows += [
+        _row(facts, entrant.name, entrant, facts.final.p50_ms[entrant.name], winner)
+        for entrant in facts.entrants
+        if entrant.competes and not entrant.is_single and entrant.name in facts.final.p50_ms
+    ]
+    return rows
+
+
+def _row(
+    facts: SearchFacts, name: str, entrant: Entrant | None, value: float | str, winner: Entrant
+) -> dict[str, Any]:
+    measured = None
+    if entrant is not None and entrant.competes:
+        measured = next((m for m in facts.bench.measured() if m.plan_id == entrant.plan.id), None)
+    interval = facts.final.ci95_ms.get(name)
+    if interval is None and measured is not None and measured.timing is not None:
+        interval = measured.timing.ci95_ms
+    return {
+        "name": name,
+        "kind": _kind(entrant),
+        "chosen": name == winner.name,
+        "p50_ms": value if isinstance(value, float) else None,
+        "ci95_ms": None if interval is None else list(interval),
+        "failure": None if isinstance(value, float) else value,
+        "in_final": name in facts.final.p50_ms,
+        "speedup": _ratio_to_best_single(facts, value),
+        "agreement": None
+        if measured is None
+        else agreement_info(measured.agreement).model_dump(exclude_none=True),
+        "exact": measured is not None
+        and measured.agreement is not None
+        and math.isinf(measured.agreement.snr_db),
+        "segments": None if entrant is None else len(entrant.plan.segments),
+        "transfers": None if entrant is None else entrant.plan.transfers,
+    }
+
+
+def _kind(entrant: Entrant | None) -> str:
+    if entrant is None or entrant.is_single:
+        return "single platform"
+    return "mixed" if entrant.competes else "runtime default"
+
+
+def _ratio_to_best_single(facts: SearchFacts, value: float | str) -> float | None:
+    singles = [facts.final.p50_ms[name] for name in _single_names(facts) if name in facts.final.p50_ms]
+    return min(singles) / value if singles and isinstance(value, float) and value > 0 else None
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)

@@ -1,0 +1,89 @@
+"""What every run begins with: the model opened, its graph built, inputs read, the board found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from edgeplace.boards import BoardProfile, load_board
+from edgeplace.controller.requests import Target
+from edgeplace.errors import InputError
+from edgeplace.graph.build import build_graph
+from edgeplace.graph.contract import Granularity, contract
+from edgeplace.graph.graph import Graph
+from edgeplace.measure.board import LiveBoard
+from edgeplace.measure.inputs import InputSet, load_inputs, parse_shapes, random_inputs
+from edgeplace.measure.workbench import Deadlines, Workbench
+from edgeplace.placement.segments import SegmentCutter
+from edgeplace.registry import nearest_name_hint
+from edgeplace.tflite.original import original_file
+from edgeplace.tflite.reader import Model
+
+GRANULARITIES: dict[str, Granularity] = {"op": "op", "unit": "unit", "block": "block"}
+
+
+def granularity_of(name: str) -> Granularity:
+    """The granularity of that name.
+
+    Raises:
+        InputError: There is none.
+    """
+    if name not in GRANULARITIES:
+        raise InputError(f"'{name}' is no granularity", hint=nearest_name_hint(name, GRANULARITIES))
+    return GRANULARITIES[name]
+
+
+def board_of(target: Target) -> BoardProfile:
+    """The profile that ``--board``, ``--platform`` and ``--set`` describe."""
+    return load_board(target.board, target.boards_dirs, target.overrides, target.platforms)
+
+
+def resized_inputs(graph: Graph, texts: Sequence[str]) -> dict[int, tuple[int, ...]]:
+    """The shapes that ``--shape`` asks for, by tensor number; empty when they are the file's own."""
+    tensors = [graph.tensors[tensor] for tensor in graph.inputs]
+    by_name = parse_shapes(texts, tensors, graph.input_names)
+    numbers = dict(zip(graph.input_names, graph.inputs, strict=True))
+    wanted = {numbers[name]: shape for name, shape in by_name.items()}
+    return {tensor: shape for tensor, shape in wanted.items() if shape != graph.tensors[tensor].shape}
+
+
+def graph_on(board: LiveBoard, model: Model, signature: str, shape_texts: Sequence[str]) -> Graph:
+    """The graph of an entry, with all shapes as the board's runtime computes them after ``--shape``."""
+    graph = build_graph(model, signature=signature)
+    resized = resized_inputs(graph, shape_texts)
+    if not resized:
+        return graph
+    if graph.subgraph != 0:
+        raise InputError(
+            f"signature '{signature}' runs subgraph {graph.subgraph}; only the inputs of subgraph 0 can be resized",
+            hint="leave out --shape, or export the model with that signature as its main graph",
+        )
+    found = board.agent.shapes(original_file(model), resized, runtime=board.cpu_runtime)
+    known = {tensor: shape for tensor, shape in found.shapes.items() if tensor not in found.dynamic}
+    return build_graph(model, signature=signature, shapes=known)
+
+
+def inputs_for(graph: Graph, path: Path | None) -> InputSet:
+    """The user's samples, or seeded ones."""
+    tensors = [graph.tensors[tensor] for tensor in graph.inputs]
+    if path is None:
+        return random_inputs(tensors, graph.input_names)
+    return load_inputs(path, tensors, graph.input_names)
+
+
+def workbench_on(board: LiveBoard, model: Model, graph: Graph, run_deadline_s: float) -> Workbench:
+    """A workbench for one graph on a live board."""
+    return Workbench(
+        board.agent,
+        model,
+        graph,
+        SegmentCutter(model, contract(graph, "op")),
+        {name: platform.spec for name, platform in board.platforms.items()},
+        Deadlines.of_run(run_deadline_s),
+    )
+
+
+def runs_as_given(graph: Graph, model: Model) -> bool:
+    """True when the file as it is computes this graph: subgraph 0 with the file's own shapes."""
+    own = model.subgraphs[graph.subgraph].tensors
+    return graph.subgraph == 0 and all(t.shape == own[t.index].shape for t in graph.tensors)

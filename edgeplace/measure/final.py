@@ -1,0 +1,114 @@
+"""The final: the fastest found, the runner-up, the single platforms and the runtime's own default, interleaved.
+
+What a search found was measured minutes apart and is the luckiest of many; the answer is decided on new runs that
+share the same minutes (A B A B), by the rule of :mod:`edgeplace.measure.decision`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from edgeplace.measure.decision import (
+    DEFAULT_ROUNDS,
+    DEFAULT_RUNS_PER_ROUND,
+    Verdict,
+    pick_winner,
+)
+from edgeplace.measure.measurement import Failure
+from edgeplace.measure.statistics import median_interval, round_medians
+from edgeplace.measure.workbench import Sample, Workbench
+from edgeplace.placement.plan import Plan
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A plan in the final.
+
+    Attributes:
+        name: What the tables call it.
+        original: It is the model file as the user gave it (the runtime's default), not a cut.
+        competes: It may win. A default takes part to be compared with, and wins nothing.
+        is_single: One platform has everything.
+    """
+
+    name: str
+    plan: Plan
+    is_single: bool = False
+    original: bool = False
+    competes: bool = True
+
+
+@dataclass(frozen=True)
+class FinalResult:
+    """Times of everyone in the final, and the verdict.
+
+    ``verdict`` is ``None`` when only one plan could compete. Intervals are of the median over the rounds.
+    """
+
+    p50_ms: Mapping[str, float]
+    ci95_ms: Mapping[str, tuple[float, float]]
+    verdict: Verdict | None
+    rounds: int
+    failures: Mapping[str, Failure]
+
+
+def run_final(
+    workbench: Workbench,
+    entrants: Sequence[Entrant],
+    sample: Sample,
+    *,
+    rounds: int | None = None,
+    runs_per_round: int = DEFAULT_RUNS_PER_ROUND,
+) -> FinalResult:
+    """Run everyone interleaved and decide.
+
+    An entrant that fails now is left out, with its failure, and the others run again.
+    """
+    rounds = DEFAULT_ROUNDS if rounds is None else rounds
+    failures: dict[str, Failure] = {}
+    racing = list(entrants)
+    while racing:
+        times = workbench.interleave(
+            [(entrant.plan, entrant.original) for entrant in racing],
+            sample,
+            rounds=rounds,
+            runs_per_round=runs_per_round,
+        )
+        if not isinstance(times, Failure):
+            break
+        racing = _without_the_failed(workbench, racing, sample, times, failures)
+    else:
+        return FinalResult({}, {}, None, 0, failures)
+    by_name = {entrant.name: rounds_ms for entrant, rounds_ms in zip(racing, times, strict=True)}
+    medians = {name: round_medians(rounds_ms) for name, rounds_ms in by_name.items()}
+    competing = {entrant.name: by_name[entrant.name] for entrant in racing if entrant.competes}
+    singles = [entrant.name for entrant in racing if entrant.competes and entrant.is_single]
+    verdict = pick_winner(competing, singles, alternating=True) if singles and len(competing) > 1 else None
+    return FinalResult(
+        {name: float(sorted(values)[len(values) // 2]) for name, values in medians.items()},
+        {name: median_interval(values) for name, values in medians.items()},
+        verdict,
+        rounds,
+        failures,
+    )
+
+
+def _without_the_failed(
+    workbench: Workbench,
+    racing: Sequence[Entrant],
+    sample: Sample,
+    failure: Failure,
+    failures: dict[str, Failure],
+) -> list[Entrant]:
+    """Those that still run alone; the others' failures are noted. At least one is left out."""
+    kept = []
+    for entrant in racing:
+        alone = workbench.run(entrant.plan, [sample], original=entrant.original)
+        if isinstance(alone, Failure):
+            failures[entrant.name] = alone
+        else:
+            kept.append(entrant)
+    if len(kept) == len(racing):  # all run alone, not together: give up the last one rather than loop
+        failures[kept.pop().name] = failure
+    return kept
