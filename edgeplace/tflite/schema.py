@@ -1,7 +1,7 @@
-"""The generated flatbuffer classes of the TFLite schema; the only module that imports them.
+"""The generated flatbuffer classes of the TFLite schema, for writing models by hand; the only importer of them.
 
-``fb`` is the generated module: readers (``Model``), object API (``ModelT``) and enumerations. Everything made with it
-stays inside ``edgeplace.tflite`` and the model builder of ``edgeplace.testing``.
+Reading and cutting do without them (see :mod:`edgeplace.tflite.schema_types`). ``fb`` is the generated module with its
+object API (``ModelT`` ...).
 """
 
 from __future__ import annotations
@@ -12,31 +12,15 @@ from typing import Any
 import flatbuffers
 from ai_edge_litert import schema_py_generated as _generated
 
+from edgeplace.tflite.schema_types import FILE_IDENTIFIER, SCHEMA_VERSION, TENSOR_TYPE_NAMES
+
 fb: Any = _generated
-FILE_IDENTIFIER = b"TFL3"
-SCHEMA_VERSION = 3
-
-
-def _names(enumeration: type) -> MappingProxyType[int, str]:
-    """Number -> name of a generated enumeration."""
-    return MappingProxyType(
-        {value: name for name, value in vars(enumeration).items() if not name.startswith("_")}
-    )
-
-
-OPERATOR_NAMES = _names(fb.BuiltinOperator)
-TENSOR_TYPE_NAMES = MappingProxyType({value: name.lower() for value, name in _names(fb.TensorType).items()})
-TENSOR_TYPES = MappingProxyType({name: value for value, name in TENSOR_TYPE_NAMES.items()})
+TENSOR_TYPES = MappingProxyType({name: number for number, name in TENSOR_TYPE_NAMES.items()})
+"""Tensor type name -> number."""
 PLACEHOLDER_FOR_GREATER_CODES = 127
 """What ``deprecated_builtin_code`` (a byte) holds when the operator's code does not fit in it."""
 
-
-def operator_code(code: Any) -> int:
-    """The builtin code of an ``OperatorCode(T)``: files before schema 3a have only the byte field, later ones both.
-
-    Source: the schema's comment on ``OperatorCode``; the runtime takes the greater of the two.
-    """
-    return max(int(code.deprecatedBuiltinCode), int(code.builtinCode))
+__all__ = ["PLACEHOLDER_FOR_GREATER_CODES", "SCHEMA_VERSION", "TENSOR_TYPES", "fb", "pack"]
 
 
 def pack(model: Any, initial_bytes: int = 1024) -> bytearray:
