@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -84,18 +83,14 @@ def test_closing_ends_a_command_that_ignores_the_end_of_its_input_and_sigterm(
 
 
 def test_grandchildren_end_with_the_child(board: LocalTransport, tmp_path: Path) -> None:
-    code = (
-        "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "print(p.pid, flush=True)\n" + ECHO
-    )
+    fifo = tmp_path / "held by the grandchild"
+    os.mkfifo(fifo)
+    grandchild = f"import time; held = open({str(fifo)!r}, 'w'); time.sleep(600)"
+    code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {grandchild!r}])\n" + ECHO
     stream = board.open_stream(python(code), tmp_path / "log")
-    grandchild = int(stream.reader.readline())
-    stream.close()
-    # An orphan's zombie is reaped by init, or stays one where there is no init: both are an end.
-    state = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(grandchild)], capture_output=True, text=True
-    ).stdout
-    assert state.strip()[:1] in ("", "Z")
+    with fifo.open() as held:  # waits until the grandchild has opened it
+        stream.close()
+        assert held.read() == ""  # waits until nobody holds it any more
 
 
 @pytest.mark.parametrize("blocked", ["read", "write"])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import shutil
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from edgeplace.errors import LinkError
 from edgeplace.transport import CommandTimeoutError, HostKeyError, SshTarget
 from edgeplace.transport import ssh as ssh_module
 from edgeplace.transport.ssh import SshTransport
+from edgeplace.transport.ssh_login import USER_TIMEOUT_MS
 
 pytestmark = pytest.mark.ssh
 CHATTER = "echo 'Welcome to the board!'; echo 'and a warning' >&2; printf 'no newline'\n"
@@ -67,7 +70,7 @@ def test_nagle_is_off_and_a_dead_line_is_noticed_by_the_kernel(board: SshTranspo
     link = board._client.get_transport()
     assert link is not None
     assert link.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-    assert link.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == ssh_module.USER_TIMEOUT_MS
+    assert link.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == USER_TIMEOUT_MS
 
 
 def test_run_gives_everything_and_takes_input(board: SshTransport) -> None:
@@ -113,13 +116,15 @@ def test_much_on_stderr_does_not_stop_stdout(board: SshTransport, tmp_path: Path
     assert log.stat().st_size == 8_000_000
 
 
-def test_abort_ends_a_command_that_does_not_listen(board: SshTransport, server: Sshd, tmp_path: Path) -> None:
-    stream = board.open_stream(
-        ["sh", "-c", "trap '' PIPE HUP TERM; echo $$; while :; do sleep 1; done"], tmp_path / "log"
-    )
-    pid = int(stream.reader.readline())
-    stream.close(grace_s=0.1)
-    assert pid not in server.descendants()
+def test_abort_ends_a_command_that_does_not_listen(board: SshTransport, tmp_path: Path) -> None:
+    fifo = tmp_path / "held by the command"
+    os.mkfifo(fifo)
+    script = "trap '' PIPE HUP TERM; exec 3>\"$1\"; while :; do sleep 1 3>&-; done"
+    stream = board.open_stream(["sh", "-c", script, "sh", str(fifo)], tmp_path / "log")
+    threading.Thread(target=stream.reader.read, args=[1], daemon=True).start()  # learns the process id
+    with fifo.open() as held:
+        stream.close(grace_s=0.1)
+        assert held.read() == ""
     assert board.alive()
 
 
@@ -221,9 +226,51 @@ def test_a_wrong_user_key_is_explained(server: Sshd, tmp_path: Path) -> None:
     assert "ssh-copy-id" in caught.value.hint
 
 
-def test_a_missing_user_key_is_explained(server: Sshd, tmp_path: Path) -> None:
-    with pytest.raises(LinkError, match=r"private key .*nothing does not exist"):
-        SshTransport(target_for(server, identity_file=tmp_path / "nothing")).connect()
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "cannot read the private key"), ("not a key", "no private key that can be used")],
+    ids=["missing", "damaged"],
+)
+def test_a_bad_user_key_is_named(server: Sshd, tmp_path: Path, content: str | None, message: str) -> None:
+    path = tmp_path / "key"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(LinkError, match=message) as caught:
+        SshTransport(target_for(server, identity_file=path)).connect()
+    assert caught.value.where == str(path)
+
+
+@pytest.fixture
+def empty_ssh_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An ssh-agent of our own, without keys."""
+    if shutil.which("ssh-agent") is None:
+        pytest.skip("no ssh-agent on this machine (Debian: sudo apt install openssh-client)")
+    path = tmp_path / "agent.socket"
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()  # printed once it listens
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(path))
+    yield
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.usefixtures("empty_ssh_agent")
+def test_a_locked_user_key_is_explained_and_used_through_the_agent(server: Sshd, tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    locked.write_bytes(server.user_key.read_bytes())
+    locked.chmod(0o600)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-p", "-N", "secret", "-f", str(locked)], check=True, capture_output=True
+    )
+    board = SshTransport(target_for(server, identity_file=locked))
+    with pytest.raises(LinkError, match="locked by a passphrase") as caught:
+        board.connect()
+    assert caught.value.hint == f"ssh-add {locked}"
+    subprocess.run(["ssh-add", "-q", str(server.user_key)], check=True, capture_output=True)
+    board.connect()
+    assert board.alive()
+    board.close()
 
 
 def test_a_port_where_nobody_listens_is_explained(server: Sshd) -> None:

@@ -14,12 +14,9 @@ The traps this file is built around were measured against OpenSSH and paramiko 5
 from __future__ import annotations
 
 import contextlib
-import getpass
 import io
 import logging
-import os
 import secrets
-import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -29,11 +26,9 @@ import paramiko
 
 from edgeplace.errors import LinkError
 from edgeplace.transport.base import (
-    Buffer,
     CommandTimeoutError,
     CompletedRun,
     Data,
-    HostKeyError,
     Stream,
     Transport,
     command_line,
@@ -41,25 +36,23 @@ from edgeplace.transport.base import (
     pieces_of,
     sha256_of,
 )
-from edgeplace.transport.ssh_target import KNOWN_HOSTS_VARIABLE, SshTarget
+from edgeplace.transport.ssh_channel import (
+    CHUNK_BYTES,
+    LINK_FAILURES,
+    ChannelReader,
+    ChannelWriter,
+    drain_stderr,
+    send_all,
+)
+from edgeplace.transport.ssh_login import CHANNEL_TIMEOUT_S, open_client
+from edgeplace.transport.ssh_target import SshTarget
 
 LOG = logging.getLogger(__name__)
 
-KEEPALIVE_S = 5
-"""Seconds of silence after which something is sent, so that a dead line is noticed while nothing else happens."""
-USER_TIMEOUT_MS = 15_000
-"""How long the kernel lets sent data go unacknowledged before it gives the connection up."""
-CHANNEL_TIMEOUT_S = 15.0
-"""For opening a channel and starting a command on it."""
 TRANSFER_TIMEOUT_S = 600.0
 """For one file; the connection's own death is noticed much earlier."""
 CLOSE_TIMEOUT_S = 2.0
-
-_NOT_OS_FAILURES = (paramiko.SSHException, paramiko.SFTPError, EOFError)
-_LINK_FAILURES = (*_NOT_OS_FAILURES, OSError)
-"""What paramiko raises when a connection or a channel ends under it."""
-_CHUNK_BYTES = 1 << 18
-_MAX_CHATTER_BYTES = 1 << 20
+"""For the goodbyes of a channel; what takes longer is given up."""
 
 # Runs on the board, whatever the login shell: announces itself and its process id, then becomes the command.
 _ANNOUNCE = 'printf "\\n%s %s\\n" "$0" "$$"; exec "$@"'
@@ -76,24 +69,11 @@ _FINISH = _SHA256 + (
 _RECEIVE = 'umask 077; cat >"$1" || { rm -f "$1"; exit 1; }'
 
 
-class _UnknownHostKeyError(Exception):
-    def __init__(self, key: paramiko.PKey) -> None:
-        super().__init__("unknown host key")
-        self.key = key
-
-
-class _Refuse(paramiko.MissingHostKeyPolicy):
-    """Like paramiko's RejectPolicy, and hands on the key so that its fingerprint can be shown."""
-
-    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
-        raise _UnknownHostKeyError(key)
-
-
 class SshTransport(Transport):
     """One SSH connection to one board.
 
-    Keys and the ssh-agent authenticate; there are no passwords. Host keys are looked up in the target's own
-    file, those of ``EDGEPLACE_KNOWN_HOSTS``, ``~/.ssh/known_hosts`` and ``/etc/ssh/ssh_known_hosts``, in this order.
+    Keys and the ssh-agent authenticate; there are no passwords, and no host key is trusted without being known
+    (:func:`~edgeplace.transport.ssh_login.open_client`).
     """
 
     name = "ssh"
@@ -119,36 +99,7 @@ class SshTransport(Transport):
         if self.alive():
             return
         self.close()
-        target = self.target
-        client = paramiko.SSHClient()
-        client.set_missing_host_key_policy(_Refuse())
-        self._load_known_hosts(client)
-        tcp = self._open_socket()
-        try:
-            client.connect(
-                target.host,
-                port=target.port,
-                username=target.user or getpass.getuser(),
-                key_filename=None if target.identity_file is None else str(target.identity_file),
-                # A key that was named is the one that is meant; sshd counts every other one as a failed attempt.
-                allow_agent=target.identity_file is None,
-                look_for_keys=target.identity_file is None,
-                timeout=target.connect_timeout_s,
-                banner_timeout=target.connect_timeout_s,
-                auth_timeout=target.connect_timeout_s,
-                channel_timeout=CHANNEL_TIMEOUT_S,
-                sock=tcp,
-            )
-        except BaseException as error:
-            client.close()
-            tcp.close()
-            if isinstance(error, Exception):
-                raise self._explain_connect(error) from error
-            raise
-        link = client.get_transport()
-        assert link is not None  # connect() returned
-        link.set_keepalive(KEEPALIVE_S)
-        self._client = client
+        self._client = open_client(self.target)
         LOG.info("connected to %s", self._where)
 
     def close(self) -> None:
@@ -177,23 +128,25 @@ class SshTransport(Transport):
             min(timeout_s, CHANNEL_TIMEOUT_S),
         )
         errors = bytearray()
-        drain = _drain_stderr(channel, errors.extend)
+        drain = drain_stderr(channel, errors.extend)
 
         def feed() -> None:  # beside reading: a command that answers while it reads would block us both
             try:
                 for piece in pieces:
-                    _send(channel, piece)
+                    send_all(channel, piece)
                 channel.shutdown_write()
-            except _LINK_FAILURES as error:
+            except LINK_FAILURES as error:
                 LOG.debug("'%s' did not read all of its input: %s", argv[0], error)
 
-        with self._limit(timeout_s, channel) as ran_out:
-            threading.Thread(target=feed, name="feed-stdin", daemon=True).start()
-            output = reader.read()
-            status = channel.recv_exit_status()
+        try:
+            with self._limit(timeout_s, channel) as ran_out:
+                threading.Thread(target=feed, name="feed-stdin", daemon=True).start()
+                output = reader.read()
+                status = channel.recv_exit_status()
+                drain.join(CLOSE_TIMEOUT_S)
+        finally:
+            self._close_channel(channel)
         lost = status == -1 and not self.alive()
-        drain.join(CLOSE_TIMEOUT_S)
-        self._close_channel(channel)
         if ran_out.is_set():
             raise CommandTimeoutError(f"'{argv[0]}' did not end within {timeout_s:g} s", where=self._where)
         if lost:
@@ -221,112 +174,6 @@ class SshTransport(Transport):
             raise self._cannot_write(remote_path, _last_line(finished.stderr))
         return True
 
-    # --- connecting -------------------------------------------------------------------------------------------
-
-    def _load_known_hosts(self, client: paramiko.SSHClient) -> None:
-        named = [] if self.target.known_hosts is None else [self.target.known_hosts]
-        if variable := os.environ.get(KNOWN_HOSTS_VARIABLE, ""):
-            named += [Path(part).expanduser() for part in variable.split(os.pathsep) if part]
-        usual = [Path("~/.ssh/known_hosts").expanduser(), Path("/etc/ssh/ssh_known_hosts")]
-        for path in [*named, *(path for path in usual if path.is_file())]:
-            try:
-                client.load_system_host_keys(str(path))
-            except OSError as error:
-                raise LinkError(f"cannot read the known hosts: {error.strerror}", where=str(path)) from error
-            except Exception as error:
-                if path in named:
-                    raise LinkError(f"not a known_hosts file: {error}", where=str(path)) from error
-                LOG.warning("%s: not read: %s", path, error)
-
-    def _open_socket(self) -> socket.socket:
-        target = self.target
-        try:
-            tcp = socket.create_connection((target.host, target.port), target.connect_timeout_s)
-        except socket.gaierror as error:
-            raise LinkError(
-                f"no address for host '{target.host}': {error.strerror}",
-                where=self._where,
-                hint="check the name, or give the board's IP address",
-            ) from error
-        except ConnectionRefusedError as error:
-            raise LinkError(
-                "connection refused: nothing listens on that port",
-                where=self._where,
-                hint="check that sshd runs on the board (sudo systemctl enable --now ssh) and the port is right",
-            ) from error
-        except TimeoutError as error:
-            raise LinkError(
-                f"no answer within {target.connect_timeout_s:g} s",
-                where=self._where,
-                hint="check that the board is on, on the network, and not behind a firewall",
-            ) from error
-        except OSError as error:
-            raise LinkError(
-                f"cannot connect: {error.strerror or error}",
-                where=self._where,
-                hint="check the network between here and the board",
-            ) from error
-        tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
-        return tcp
-
-    def _explain_connect(self, error: Exception) -> LinkError:
-        """What paramiko raised while connecting, in words a person can act on."""
-        if isinstance(error, LinkError):
-            return error
-        if isinstance(error, _UnknownHostKeyError):
-            return self._host_key_error(error.key, None)
-        if isinstance(error, paramiko.BadHostKeyException):
-            return self._host_key_error(error.key, error.expected_key)
-        where, identity = self._where, self.target.identity_file
-        if isinstance(error, paramiko.PasswordRequiredException):
-            name = "KEY" if identity is None else str(identity)
-            return LinkError("the private key is locked by a passphrase", where=where, hint=f"ssh-add {name}")
-        if isinstance(error, paramiko.AuthenticationException) or "authentication methods" in str(error):
-            key = "" if identity is None else f"-i {identity}.pub "
-            return LinkError(
-                f"the board does not let user '{self.target.user or getpass.getuser()}' in with the keys we have",
-                where=where,
-                hint=f"ssh-copy-id {key}-p {self.target.port} {self.target.login}",
-            )
-        if isinstance(error, FileNotFoundError):
-            return LinkError(
-                f"the private key {error.filename} does not exist",
-                where=where,
-                hint="ssh-keygen -t ed25519 makes one",
-            )
-        if isinstance(error, (paramiko.SSHException, EOFError, OSError)):
-            return LinkError(
-                f"what answers there did not speak SSH to the end: {error or type(error).__name__}",
-                where=where,
-                hint=f"try: ssh -v -p {self.target.port} {self.target.login} true",
-            )
-        return LinkError(f"cannot connect: {error}", where=where)
-
-    def _host_key_error(self, key: paramiko.PKey, expected: paramiko.PKey | None) -> HostKeyError:
-        name = self.target.known_hosts_name
-        line = f"{name} {key.get_name()} {key.get_base64()}"
-        shown = f"{key.get_name()} {key.fingerprint}"
-        check = "on the board: ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub"
-        if expected is None:
-            message = f"unknown host key {shown}"
-            hint = f"compare the fingerprint ({check}), then add this line to ~/.ssh/known_hosts: {line}"
-        else:
-            message = f"the host key changed: the board shows {shown}, known is {expected.fingerprint}"
-            hint = (
-                "somebody may be in between. If the board was installed anew, compare the fingerprint "
-                f"({check}), then: ssh-keygen -R '{name}' and add this line to ~/.ssh/known_hosts: {line}"
-            )
-        return HostKeyError(
-            message,
-            fingerprint=key.fingerprint,
-            known_hosts_line=line,
-            changed=expected is not None,
-            hint=hint,
-            where=self._where,
-        )
-
     # --- channels ---------------------------------------------------------------------------------------------
 
     def _start(
@@ -334,7 +181,7 @@ class SshTransport(Transport):
         argv: Sequence[str],
         on_chatter: Callable[[bytes], object],
         timeout_s: float,
-    ) -> tuple[paramiko.Channel, _ChannelReader]:
+    ) -> tuple[paramiko.Channel, ChannelReader]:
         """A channel with the command running on it, and the reader of its stdout."""
         word = f"edgeplace-{secrets.token_hex(8)}"
         line = "exec " + command_line(["sh", "-c", _ANNOUNCE, word, *argv])
@@ -342,10 +189,10 @@ class SshTransport(Transport):
         with self._limit(timeout_s, channel):
             try:
                 channel.exec_command(line)
-            except _LINK_FAILURES as error:
+            except LINK_FAILURES as error:
                 self._close_channel(channel)
                 raise self._lost(f"while '{argv[0]}' was started", error) from error
-        return channel, _ChannelReader(channel, word.encode(), on_chatter)
+        return channel, ChannelReader(channel, word.encode(), on_chatter)
 
     def _open_channel(self, timeout_s: float) -> paramiko.Channel:
         self.connect()
@@ -354,7 +201,7 @@ class SshTransport(Transport):
             raise self._lost("while a channel was opened")
         try:
             return link.open_session(timeout=timeout_s)
-        except _LINK_FAILURES as error:
+        except LINK_FAILURES as error:
             raise self._lost("while a channel was opened", error) from error
 
     @contextlib.contextmanager
@@ -378,7 +225,7 @@ class SshTransport(Transport):
         """Close a channel; when even that blocks (the peer is frozen and all buffers are full), the connection."""
 
         def close() -> None:
-            with contextlib.suppress(*_LINK_FAILURES):
+            with contextlib.suppress(*LINK_FAILURES):
                 channel.close()
 
         closer = threading.Thread(target=close, name="close-channel", daemon=True)
@@ -408,7 +255,7 @@ class SshTransport(Transport):
             try:
                 channel.invoke_subsystem("sftp")
                 sftp = paramiko.SFTPClient(channel)
-            except _LINK_FAILURES as error:
+            except LINK_FAILURES as error:
                 self._close_channel(channel)
                 if not self.alive():
                     raise self._lost("while SFTP was started", error) from error
@@ -418,13 +265,12 @@ class SshTransport(Transport):
         with self._limit(TRANSFER_TIMEOUT_S, channel) as ran_out:
             try:
                 with sftp.open(path, "wb") as file:
-                    file.set_pipelined(
-                        True
-                    )  # without it each 32 KB waits for its answer: 1 MB/s instead of 100
+                    # Without it each 32 KB waits for its answer: 1 MB/s instead of 100.
+                    file.set_pipelined(True)
                     for piece in pieces:
-                        for start in range(0, len(piece), _CHUNK_BYTES):
-                            file.write(bytes(piece[start : start + _CHUNK_BYTES]))
-            except _LINK_FAILURES as error:
+                        for start in range(0, len(piece), CHUNK_BYTES):
+                            file.write(bytes(piece[start : start + CHUNK_BYTES]))
+            except LINK_FAILURES as error:
                 if ran_out.is_set() or not self.alive():
                     raise self._lost(f"while {path} was written", error) from error
                 raise self._cannot_write(path, str(error)) from error
@@ -451,9 +297,9 @@ class _SshStream(Stream):
         except BaseException:
             self._log.close()
             raise
-        self._drain = _drain_stderr(self._channel, self._log.write)
-        self.reader = cast(BinaryIO, io.BufferedReader(self._raw, _CHUNK_BYTES))
-        self.writer = cast(BinaryIO, io.BufferedWriter(_ChannelWriter(self._channel), 1 << 16))
+        self._drain = drain_stderr(self._channel, self._log.write)
+        self.reader = cast(BinaryIO, io.BufferedReader(self._raw, CHUNK_BYTES))
+        self.writer = cast(BinaryIO, io.BufferedWriter(ChannelWriter(self._channel), 1 << 16))
 
     def exit_status(self, timeout_s: float = 0.0) -> int | None:
         self._channel.status_event.wait(timeout_s)
@@ -473,7 +319,7 @@ class _SshStream(Stream):
     def close(self, grace_s: float = 2.0) -> None:
         with (
             self._transport._limit(CLOSE_TIMEOUT_S, self._channel),
-            contextlib.suppress(*_LINK_FAILURES),
+            contextlib.suppress(*LINK_FAILURES),
         ):
             self._channel.shutdown_write()
         self._channel.status_event.wait(grace_s)
@@ -483,90 +329,6 @@ class _SshStream(Stream):
                 file.close()
         self._drain.join(CLOSE_TIMEOUT_S)
         self._log.close()
-
-
-class _ChannelReader(io.RawIOBase):
-    """stdout of a channel, from behind the line with which the command announces itself."""
-
-    def __init__(self, channel: paramiko.Channel, word: bytes, on_chatter: Callable[[bytes], object]) -> None:
-        self._channel = channel
-        self._word = b"\n" + word + b" "
-        self._on_chatter = on_chatter
-        self._announced = False
-        self._left = b""
-        self.remote_pid = 0
-        """Process id of the command on the board; 0 until it has announced itself."""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override]
-        if not self._announced:
-            self._skip_chatter()
-        view = memoryview(buffer).cast("B")
-        data = self._left[: len(view)] or self._channel.recv(len(view))
-        self._left = self._left[len(view) :]
-        view[: len(data)] = data
-        return len(data)
-
-    def _skip_chatter(self) -> None:
-        seen = b""
-        while True:
-            before, word, after = seen.partition(self._word)
-            if word and b"\n" in after:
-                pid, _, self._left = after.partition(b"\n")
-                self.remote_pid = int(pid) if pid.isdigit() else 0
-                break
-            if len(seen) > _MAX_CHATTER_BYTES:
-                raise OSError("the board's login shell prints without end instead of starting the command")
-            data = self._channel.recv(1 << 16)
-            if not data:
-                before = seen
-                break
-            seen += data
-        self._announced = True
-        if before:
-            self._on_chatter(before)
-
-
-class _ChannelWriter(io.RawIOBase):
-    """stdin of a channel."""
-
-    def __init__(self, channel: paramiko.Channel) -> None:
-        self._channel = channel
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Buffer) -> int:  # type: ignore[override]
-        try:
-            view = memoryview(data).cast("B")[:_CHUNK_BYTES]
-            _send(self._channel, view)
-            return len(view)
-        except _NOT_OS_FAILURES as error:
-            raise BrokenPipeError(str(error)) from error
-
-
-def _send(channel: paramiko.Channel, data: memoryview) -> None:
-    """All of ``data``; paramiko wants bytes, so a piece at a time is copied."""
-    try:
-        for start in range(0, len(data), _CHUNK_BYTES):
-            channel.sendall(bytes(data[start : start + _CHUNK_BYTES]))
-    except _NOT_OS_FAILURES as error:
-        raise BrokenPipeError(str(error)) from error
-
-
-def _drain_stderr(channel: paramiko.Channel, sink: Callable[[bytes], object]) -> threading.Thread:
-    """Give what comes on stderr to ``sink`` until it ends. Undrained it would fill the window and stop stdout."""
-
-    def drain() -> None:
-        with contextlib.suppress(OSError, ValueError):  # ValueError: the log was closed meanwhile
-            while data := channel.recv_stderr(1 << 16):
-                sink(data)
-
-    thread = threading.Thread(target=drain, name="drain-stderr", daemon=True)
-    thread.start()
-    return thread
 
 
 def _last_line(text: bytes) -> str:
