@@ -107,6 +107,7 @@ class RunnablePlan:
                 stamp(clock_ns())
         except StageError as error:
             step = self.steps[len(rows) - _FIRST_SEGMENT]
+            step.session.broken = True
             error.segment, error.platform = step.segment, step.platform
             raise
         return rows

@@ -73,6 +73,9 @@ class SessionCache:
         key = next(key for n in itertools.count() if (key := (description, sha256, shapes, n)) not in taken)
         taken.add(key)
         session = self._sessions.get(key)
+        if session is not None and session.broken:
+            self._close(key)
+            session = None
         opened = session is None
         if session is None:
             session = self._open(platform, path, input_shapes, progress)

@@ -22,6 +22,7 @@ _UNSUPPORTED = re.compile(
     r"|op builtin_code out of range|select tensorflow op|no nodes? .*delegat|not support(ed)? (op|node|tensor)",
     re.IGNORECASE,
 )
+_PREPARE = re.compile(r"failed to prepare|delegate application failure", re.IGNORECASE)
 _REASON_LINE = re.compile(
     r"^(?:ERROR|Error|W(?:ARNING|arning)|[EF]\d{4} |Exception|terminate)|not supported|cannot|[Ff]ailed"
 )
@@ -78,6 +79,8 @@ def captured_stderr() -> Iterator[Captured]:
 
 _POSITION = re.compile(r"(?:ERROR|INFO|WARNING): \[[^\]\s]*:\d+\]\s*(?:└\s*)?|└\s*")
 """Source positions that LiteRT puts before what it says."""
+_GLUED_SENTENCES = re.compile(r"(?<=[\w.)])(?=Node number \d|Restored original|Encountered unresolved)")
+"""Where the interpreter glues one message to the next."""
 
 
 def classify(text: str, otherwise: str) -> str:
@@ -91,12 +94,17 @@ def classify(text: str, otherwise: str) -> str:
         return "out_of_memory"
     if _UNSUPPORTED.search(text):
         return "unsupported"
+    if _PREPARE.search(text):
+        return "prepare_failed"
     return otherwise
 
 
 def reason(error: BaseException, chatter: str = "") -> str:
     """The message of ``error`` on one line, with the telling lines of ``chatter`` (standard error) behind it."""
-    said = _POSITION.sub("", re.sub(r"\s+", " ", str(error))).strip()
+    said = _GLUED_SENTENCES.sub(" ", _POSITION.sub("", re.sub(r"\s+", " ", str(error)))).strip()
+    half = len(said) // 2
+    if said[:half].strip() == said[half:].strip():  # the interpreter says some things twice
+        said = said[:half].strip()
     parts = [said] if said else []
     telling: list[str] = []
     for line in chatter.splitlines():

@@ -16,6 +16,7 @@ outputs to its inputs names the nodes it replaced.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ from typing import Any, Callable, Optional
 import numpy as np
 
 from device_agents.protocol import RequestError
-from device_agents.runtimes.failure_text import captured_stderr, classify, reason
+from device_agents.runtimes.failure_text import classify, reason
 from device_agents.runtimes.model_facts import ModelFacts
 from device_agents.runtimes.session import (
     Progress,
@@ -92,19 +93,17 @@ class InterpreterSession(Session):
             self._open(progress)
 
     def _open(self, progress: Progress) -> None:
-        with captured_stderr() as chatter:
-            try:
-                self._interpreter = self._create()
-            except (RuntimeError, ValueError, OSError) as error:
-                raise self._refusal(error, chatter, "compile", "compile_failed") from None
+        try:
+            self._interpreter = self._create()
+        except (RuntimeError, ValueError, OSError) as error:
+            raise _refusal(error, "compile", "compile_failed") from None
         external_count = self._count_partitions()
         progress("prepare")
-        with captured_stderr() as chatter:
-            try:
-                self._resize_as_asked()
-                self._interpreter.allocate_tensors()
-            except (RuntimeError, ValueError) as error:
-                raise self._refusal(error, chatter, "prepare", "prepare_failed") from None
+        try:
+            self._resize_as_asked()
+            self._interpreter.allocate_tensors()
+        except (RuntimeError, ValueError) as error:
+            raise _refusal(error, "prepare", "prepare_failed") from None
         self._bind()
         self._account(external_count)
 
@@ -112,6 +111,9 @@ class InterpreterSession(Session):
         delegates = []
         library = self.platform.get("library")
         if library:
+            ctypes.CDLL(
+                library
+            )  # says why it cannot be loaded; load_delegate leaves a half-made object behind
             delegates = [self._module.load_delegate(library, self.platform.get("library_options") or {})]
         return self._module.Interpreter(
             model_path=self.model_path,
@@ -125,10 +127,6 @@ class InterpreterSession(Session):
             shape = wanted_shape(self._input_shapes, detail["name"], int(detail["index"]))
             if shape is not None and shape != tuple(detail["shape"]):
                 self._interpreter.resize_tensor_input(detail["index"], shape)
-
-    def _refusal(self, error: Exception, chatter: Any, stage: str, otherwise: str) -> StageError:
-        message = reason(error, chatter.text)
-        return StageError(classify(message, otherwise), message, stage)
 
     def _bind(self) -> None:
         """Take the shortest way to the native calls.
@@ -173,16 +171,14 @@ class InterpreterSession(Session):
             for set_tensor, array in zip(self._setters, held):
                 set_tensor(array)
         except (RuntimeError, ValueError) as error:
-            message = reason(error)
-            raise StageError(classify(message, "prepare_failed"), message, "prepare") from None
+            raise _refusal(error, "prepare", "prepare_failed") from None
 
     def invoke(self) -> list[Any]:
         """Run and give the outputs as views; see the base class."""
         try:
             self._invoke_native()
         except (RuntimeError, ValueError) as error:
-            message = reason(error)
-            raise StageError(classify(message, "invoke_failed"), message) from None
+            raise _refusal(error, "", "invoke_failed") from None
         try:
             return [read() for read in self._readers]
         except (RuntimeError, ValueError):
@@ -312,6 +308,11 @@ class _Claims:
             else:
                 left.add(node)
         return left
+
+
+def _refusal(error: Exception, stage: str, otherwise: str) -> StageError:
+    message = reason(error)
+    return StageError(classify(message, otherwise), message, stage)
 
 
 def _tensors(numbers: Any) -> list[int]:

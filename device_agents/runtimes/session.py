@@ -76,6 +76,8 @@ class Session(ABC):
         prepare_ms: Time from opening the file to being ready for the first run.
         memory_bytes: Estimate of what the session holds: growth of the process, and the file's size at least.
         facts: What the file says about itself.
+        fresh: Nothing ran since opening or the last reset.
+        broken: A run failed; what is left of the session is not to be trusted.
     """
 
     def __init__(self, platform: dict[str, Any], model_path: str, facts: ModelFacts) -> None:
@@ -91,6 +93,7 @@ class Session(ABC):
         self.prepare_ms = 0.0
         self.memory_bytes = 0
         self.fresh = True
+        self.broken = False
 
     @abstractmethod
     def feed(self, arrays: Sequence[Any]) -> None:
@@ -122,9 +125,13 @@ class Session(ABC):
         Raises:
             StageError: The run failed.
         """
-        self.feed(arrays)
         self.fresh = False
-        return [np.array(output) for output in self.invoke()]
+        try:
+            self.feed(arrays)
+            return [np.array(output) for output in self.invoke()]
+        except StageError:
+            self.broken = True
+            raise
 
     def reset(self) -> None:
         """Bring the state (variable tensors, resources) back to that of a freshly opened file.
