@@ -86,6 +86,7 @@ def _tensors_in_force(subgraph: Subgraph, shapes: Mapping[int, tuple[int, ...]])
 
 
 def _producers(model: Model, subgraph: Subgraph) -> dict[int, int]:
+    """Tensor -> operator that makes it. (That no two operators make one, the reader has checked.)"""
     producer: dict[int, int] = {}
     given = set(subgraph.inputs)
     for operator in subgraph.operators:
@@ -94,9 +95,7 @@ def _producers(model: Model, subgraph: Subgraph) -> dict[int, int]:
                 continue
             tensor = subgraph.tensors[number]
             other = ""
-            if number in producer:
-                other = f"operator {producer[number]}"
-            elif number in given:
+            if number in given:
                 other = "the caller"
             elif tensor.is_constant:
                 other = "the file (it has constant data)"

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from edgeplace.graph.bonds import CROSSING_TYPES
-from edgeplace.graph.graph import Graph, Unit, UnitGraph
+from edgeplace.graph.graph import Bond, Graph, Unit, UnitGraph
 from edgeplace.graph.groups import Groups, topological
 from edgeplace.graph.ops import CONTROL_FLOW_OPS, CUSTOM_OPS, FUSED_OPS, GLUE_OPS, HOST_OPS
 
@@ -38,8 +38,8 @@ def contract(graph: Graph, granularity: Granularity) -> UnitGraph:
     """
     if granularity not in ("op", "unit", "block"):
         raise ValueError(f"'{granularity}' is no granularity")
-    groups = _bonded_groups(graph)
-    reasons = _reasons(graph, groups)
+    groups, bonds = _bonded_groups(graph)
+    reasons = _reasons(groups, bonds)
     if granularity == "unit":
         _merge_light(groups, LIGHT_SHARE)
     if granularity == "block":
@@ -52,7 +52,7 @@ def contract(graph: Graph, granularity: Granularity) -> UnitGraph:
 
 def atoms(unit_graph: UnitGraph, unit: int) -> tuple[tuple[int, ...], ...]:
     """The smallest parts a unit may be split into, in execution order: what is bonded stays whole."""
-    groups = _bonded_groups(unit_graph.graph)
+    groups, _ = _bonded_groups(unit_graph.graph)
     inside = set(unit_graph.units[unit].nodes)
     return tuple(
         tuple(groups.members[group]) for group in groups.in_order() if groups.members[group][0] in inside
@@ -80,8 +80,8 @@ def split_unit(unit_graph: UnitGraph, unit: int, parts: Sequence[Sequence[int]])
         if len({part_of[node] for node in atom}) > 1:
             raise ValueError(f"nodes {format_ids(atom)} must stay together")
     kept = [other.nodes for other in unit_graph.units if other.id != unit]
-    groups = _bonded_groups(graph)
-    return _unit_graph(graph, unit_graph.granularity, [*kept, *parts], _reasons(graph, groups))
+    reasons = _reasons(*_bonded_groups(graph))
+    return _unit_graph(graph, unit_graph.granularity, [*kept, *parts], reasons)
 
 
 def format_ids(ids: Iterable[int]) -> str:
@@ -95,13 +95,14 @@ def format_ids(ids: Iterable[int]) -> str:
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
-def _bonded_groups(graph: Graph) -> Groups:
-    """The groups of nodes that must stay together, closed over the paths between them."""
+def _bonded_groups(graph: Graph) -> tuple[Groups, tuple[Bond, ...]]:
+    """The groups of nodes that must stay together, closed over the paths between them, and all bonds behind them."""
     groups = Groups(graph, graph.constant_nodes, [bond.nodes for bond in graph.bonds])
+    bonds = list(graph.bonds)
     for group in sorted(groups.members):
         if group in groups.members and not _exports(graph, groups.members[group]):
-            _join_silent(groups, group)
-    return groups
+            bonds += _join_silent(groups, group)
+    return groups, tuple(bonds)
 
 
 def _exports(graph: Graph, nodes: Iterable[int]) -> bool:
@@ -114,46 +115,40 @@ def _exports(graph: Graph, nodes: Iterable[int]) -> bool:
     )
 
 
-def _join_silent(groups: Groups, silent: int) -> None:
+def _join_silent(groups: Groups, silent: int) -> list[Bond]:
     """Join a group that exports nothing to what feeds it last, or, when nothing does, to the group before it.
 
     Nobody reads such a group, and nothing leads from its last feeder to another feeder, so no circle can arise.
     """
     order = groups.in_order()
-    feeders = [group for group in order if group in groups.before[silent]]
-    others = feeders or [group for group in order if group != silent and groups.may_merge(group, silent)]
-    if others:
-        before = [group for group in others if group < silent]
-        groups.merge(silent, feeders[-1] if feeders else max(before, default=others[0]))
+    partners = [group for group in order if group in groups.before[silent]]
+    if not partners:
+        # Without feeders and readers it may go anywhere.
+        others = [group for group in order if group != silent]
+        partners = [group for group in others if group < silent][-1:] or others[:1]
+    if not partners:
+        return []
+    nodes = (groups.members[partners[-1]][-1], *groups.members[silent])
+    groups.merge(silent, partners[-1])
+    ordered = tuple(sorted(nodes, key=groups.position.__getitem__))
+    return [Bond(ordered, "an operator that gives nothing to others stays with what feeds it")]
 
 
-def _reasons(graph: Graph, groups: Groups) -> Mapping[int, tuple[str, ...]]:
+def _reasons(groups: Groups, bonds: Sequence[Bond]) -> Mapping[int, tuple[str, ...]]:
     """First node of each bonded group -> why its nodes must stay together."""
-    reasons: dict[int, tuple[str, ...]] = {}
     first_of = {node: members[0] for members in groups.members.values() for node in members}
-    named: dict[int, dict[str, None]] = {}
+    texts: dict[int, dict[str, None]] = {}
     held: dict[int, set[int]] = {}
-    for bond in graph.bonds:
+    for bond in bonds:
         present = [node for node in bond.nodes if node in first_of]
         if len(present) > 1:
-            named.setdefault(first_of[present[0]], {})[bond.reason] = None
+            texts.setdefault(first_of[present[0]], {})[bond.reason] = None
             held.setdefault(first_of[present[0]], set()).update(present)
     for members in groups.members.values():
-        if len(members) == 1:
-            continue
-        texts = list(named.get(members[0], {}))
-        silent = [
-            node
-            for node in members
-            if node not in held.get(members[0], set()) and not _exports(graph, [node])
-        ]
-        if silent or not texts:
-            texts.append("an operator that gives nothing to others stays with what feeds it")
-        between = set(members) - held.get(members[0], set()) - set(silent)
-        if texts and between and held.get(members[0]):
-            texts.append(f"on a path between nodes that stay together: {format_ids(between)}")
-        reasons[members[0]] = tuple(texts)
-    return reasons
+        between = set(members) - held.get(members[0], set())
+        if len(members) > 1 and between:
+            texts[members[0]][f"on a path between nodes that stay together: {format_ids(between)}"] = None
+    return {first: tuple(reasons) for first, reasons in texts.items()}
 
 
 def _merge_light(groups: Groups, share: float) -> None:

@@ -191,12 +191,16 @@ def nodes_features(unit_graph: UnitGraph, nodes: Sequence[int]) -> UnitFeatures:
         for tensor in graph.nodes[node].outputs
         if tensor in wanted or any(reader not in carried for reader in graph.consumers.get(tensor, ()))
     }
+    # One buffer behind several tensors is one constant.
+    weights = {
+        graph.tensors[tensor].buffer: graph.tensors[tensor].size_bytes
+        for tensor in read
+        if graph.tensors[tensor].is_constant
+    }
     arriving = {tensor for tensor in read - made if tensor in graph.producer or is_fed(graph, tensor)}
     return UnitFeatures(
         macs=sum(graph.nodes[node].macs for node in nodes),
-        weight_bytes=sum(
-            graph.tensors[tensor].size_bytes for tensor in read if graph.tensors[tensor].is_constant
-        ),
+        weight_bytes=sum(weights.values()),
         activation_bytes=sum(graph.nodes[node].activation_bytes for node in nodes),
         input_bytes=sum(graph.tensors[tensor].size_bytes for tensor in arriving),
         output_bytes=sum(graph.tensors[tensor].size_bytes for tensor in leaving),
