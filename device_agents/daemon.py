@@ -74,7 +74,7 @@ class Daemon:
             self._outgoing.flush()
             while self._serve_one():
                 pass
-        except (HostGone, protocol.StreamClosed, BrokenPipeError, ConnectionResetError):
+        except (HostGone, protocol.StreamClosed, ConnectionError):
             LOG.info("the host closed the stream")
         except protocol.ProtocolError as error:
             LOG.error("%s", error)
@@ -96,7 +96,7 @@ class Daemon:
             header, pieces = self._answer(request, payload)
         except RequestError as error:
             header, pieces = protocol.error_header(error.kind, error.message, **error.facts), b""
-        except (HostGone, protocol.ProtocolError, BrokenPipeError, ConnectionResetError):
+        except (HostGone, protocol.ProtocolError, ConnectionError):
             raise
         except Exception as error:
             LOG.exception("request %s", str(request.get("verb"))[:80])

@@ -28,14 +28,8 @@ def job_blobs(request: Mapping[str, Any]) -> list[str]:
     if verb in ("probe", "try"):
         _check_platform(request.get("platform"), "platform")
         hashes += _sample_blobs(request.get("inputs") or [], "inputs", may_be_null=True)
-    if verb in ("run", "measure"):
-        hashes += _plan_blobs(request.get("plan"), "plan")
-    if verb == "interleave":
-        for number, plan in enumerate(_list(request.get("plans"), "plans")):
-            hashes += _plan_blobs(plan, f"plans[{number}]")
     if verb in ("run", "measure", "interleave"):
-        for number, sample in enumerate(_list(request.get("inputs"), "inputs")):
-            hashes += _sample_blobs(sample, f"inputs[{number}]", may_be_null=False)
+        hashes += _run_blobs(request)
     return list(dict.fromkeys(hashes))
 
 
@@ -123,7 +117,25 @@ def _array_blob(sha256: Any, dtype: Any, shape: Any, where: str) -> str:
     return checked_hash(sha256)
 
 
-def _plan_blobs(plan: Any, where: str) -> Iterator[str]:
+def _run_blobs(request: Mapping[str, Any]) -> Iterator[str]:
+    """The blobs of plans and their samples; every sample has as many arrays as the plans take."""
+    samples = _list(request.get("inputs"), "inputs")
+    if not samples:
+        raise RequestError("inputs has no sample")
+    for number, sample in enumerate(samples):
+        yield from _sample_blobs(sample, f"inputs[{number}]", may_be_null=False)
+    inputs = min(len(sample) for sample in samples)
+    if request["verb"] == "interleave":
+        plans = _list(request.get("plans"), "plans")
+        if not plans:
+            raise RequestError("plans has no plan")
+        for number, plan in enumerate(plans):
+            yield from _plan_blobs(plan, f"plans[{number}]", inputs)
+    else:
+        yield from _plan_blobs(request.get("plan"), "plan", inputs)
+
+
+def _plan_blobs(plan: Any, where: str, inputs: int) -> Iterator[str]:
     if not isinstance(plan, dict) or not isinstance(plan.get("platforms"), dict):
         raise RequestError(f"{where} is not an object with platforms")
     for name, platform in plan["platforms"].items():
@@ -138,17 +150,18 @@ def _plan_blobs(plan: Any, where: str) -> Iterator[str]:
                 f"{here}: platform {segment.get('platform')!r} is not among the plan's platforms"
             )
         yield checked_hash(segment.get("model"))
-        yield from _source_blobs(segment.get("inputs"), f"{here}.inputs", outputs)
+        yield from _source_blobs(segment.get("inputs"), f"{here}.inputs", inputs, outputs)
         outputs.append(natural(segment.get("outputs"), f"{here}.outputs"))
-    yield from _source_blobs(plan.get("outputs"), f"{where}.outputs", outputs)
+    yield from _source_blobs(plan.get("outputs"), f"{where}.outputs", inputs, outputs)
 
 
-def _source_blobs(sources: Any, where: str, outputs: list[int]) -> Iterator[str]:
+def _source_blobs(sources: Any, where: str, inputs: int, outputs: list[int]) -> Iterator[str]:
     for number, source in enumerate(_list(sources, where)):
         here = f"{where}[{number}]"
         kind = source[0] if isinstance(source, list) and source else None
         if kind == "input" and len(source) == 2:
-            natural(source[1], here)
+            if natural(source[1], here) >= inputs:
+                raise RequestError(f"{here}: a sample has no input {source[1]}, only {inputs}")
         elif kind == "segment" and len(source) == 3:
             segment, output = natural(source[1], here), natural(source[2], here)
             if segment >= len(outputs) or output >= outputs[segment]:

@@ -192,6 +192,8 @@ class BlobStore:
         try:
             os.utime(self.path(sha256))
             proved = sha256 not in self._unproved or self._prove(sha256)
+        except ConnectionError:  # the host's stream, not our file
+            raise
         except OSError:  # somebody emptied the folder under us
             proved = False
         if not proved:
@@ -262,6 +264,8 @@ class BlobStore:
                     "hash_mismatch",
                 )
             os.replace(temporary, target)
+        except ConnectionError:  # the host's stream, not our file
+            raise
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise RequestError(
