@@ -179,7 +179,7 @@ def test_extending_a_board_merges_ssh_agent_and_platforms(boards_dir: Path) -> N
         ("platforms: {x: {kind: gpu, loader: compiled_model, runtime: tflite}}", 4, "part of runtime 'litert'"),
         ("platforms: {x: {kind: edgetpu, loader: compiled_model}}", 4, "runs cpu, gpu and npu, not edgetpu"),
         ("platforms: {x: {kind: gpu, loader: compiled_model, library: a}}", 4, "takes no external delegate"),
-        ("platforms: {x: {kind: cpu, loader: interpreter, library_options: {a: 1}}}", 4, "which is not given"),
+        ("platforms: {x: {kind: cpu, loader: interpreter, library_options: {a: 1}}}", 4, "and none is given"),
         ("platforms: {x: {kind: cpu, loader: interpreter, options: {treads: 1}}}", 4, "did you mean 'threads'?"),
         ("platforms: {x: {kind: cpu, loader: interpreter, options: {threads: 0}}}", 4, "a whole number from 1"),
         ("platforms: {x: {kind: cpu, loader: interpreter, options: {threads: true}}}", 4, "a whole number from 1"),
@@ -273,6 +273,12 @@ def test_platform_adds_an_external_delegate() -> None:
         "env": {},
         "preload": [],
     }
+
+
+def test_the_c_library_may_be_found_by_itself() -> None:
+    board = load_board("local", platforms=["c=tflite_c:,xnnpack=false"])
+    assert board.platforms["c"].library == ""
+    assert board.platforms["c"].options == {"xnnpack": False}
 
 
 def test_platform_adds_and_chooses_at_once() -> None:

@@ -14,6 +14,7 @@ from edgeplace.boards.find import (
 )
 from edgeplace.boards.overrides import parse_platform
 from edgeplace.boards.profile import (
+    NAME_PATTERN,
     AgentSettings,
     BoardProfile,
     PlatformProfile,
@@ -24,6 +25,7 @@ from edgeplace.boards.wire import platform_spec, resolve_options, spec_from_wire
 
 __all__ = [
     "GENERIC_BOARD",
+    "NAME_PATTERN",
     "Address",
     "AgentSettings",
     "BoardEntry",

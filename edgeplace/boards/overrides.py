@@ -63,7 +63,7 @@ def parse_platform(text: str, board: BoardProfile) -> tuple[str, PlatformProfile
 
     ======================================  =================================================================
     ``my=delegate:/path/lib.so,key=value``  an external delegate, and its options
-    ``c1=tflite_c:/path/lib.so,threads=1``  the TFLite C library, and options of the loader
+    ``c1=tflite_c:/path/lib.so,threads=1``  a TFLite C library (without a path, the one that is found), and options
     ``cpu2=cpu,threads=2``                  a platform of this board with other options of the loader
     ======================================  =================================================================
 
@@ -93,7 +93,7 @@ def parse_platform(text: str, board: BoardProfile) -> tuple[str, PlatformProfile
         raise UnknownNameError(
             f"'{form}' is no form of a platform", where=source, hint=nearest_name_hint(form, PLATFORM_FORMS)
         )
-    if not library:
+    if not library and form == "delegate":
         raise InputError(f"the path of the library is missing after '{form}:'", where=source)
     key = "library_options" if form == "delegate" else "options"
     plain = {**PLATFORM_FORMS[form], "library": library, key: options}

@@ -16,7 +16,7 @@ LOCAL = "local"
 """The address of this machine: the agent is a child process."""
 CORES = "cores"
 """As the value of option ``threads``: one thread for each core of the board."""
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]*\Z"
 BOARD_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 LOADER_OPTIONS: Mapping[str, Mapping[str, type | tuple[str, ...]]] = {
@@ -27,7 +27,7 @@ LOADER_OPTIONS: Mapping[str, Mapping[str, type | tuple[str, ...]]] = {
         "threads": int,
         "openvino_libs": str,
     },
-    "tflite_c": {"threads": int, "kernels": ("xnnpack", "builtin")},
+    "tflite_c": {"threads": int, "xnnpack": bool, "delegate": str},
 }
 """The options of each loader of ``device_agents/runtimes``, with their type or their values."""
 OPEN_LOADERS = frozenset({"compiled_model"})
@@ -42,7 +42,8 @@ class PlatformSpec(FrozenModel):
         loader: How it is opened: the runtime's interpreter, LiteRT's CompiledModel, or the TFLite C library.
         runtime: ``litert``, ``tflite``, or empty for whichever the board has.
         options: Options of the loader; ``threads: cores`` means one for each core.
-        library: Path of the external delegate on the board (``interpreter``), or of the C library (``tflite_c``).
+        library: Path of the external delegate on the board (``interpreter``), or of the C library (``tflite_c``,
+            empty for the one that is found; its external delegate is option ``delegate``).
         library_options: Options handed to the external delegate, as text.
         env: Environment variables of the process that uses the platform.
         preload: Shared libraries to load first, in order.
@@ -67,8 +68,9 @@ class PlatformSpec(FrozenModel):
             raise ValueError(f"CompiledModel runs cpu, gpu and npu, not {self.kind}")
         if self.loader == "compiled_model" and self.library:
             raise ValueError("CompiledModel takes no external delegate")
-        if self.library_options and not self.library:
-            raise ValueError("'library_options' are options of 'library', which is not given")
+        delegate = self.options.get("delegate") if self.loader == "tflite_c" else self.library
+        if self.library_options and not delegate:
+            raise ValueError("'library_options' are options of an external delegate, and none is given")
         known = LOADER_OPTIONS[self.loader]
         for name, value in self.options.items():
             if name not in known and self.loader in OPEN_LOADERS:

@@ -3,7 +3,14 @@
 from edgeplace.delegate_map.check import placement_of, plan_from_map, validate_map
 from edgeplace.delegate_map.compare import describe_agreement, diff_maps
 from edgeplace.delegate_map.explain import explain_map
-from edgeplace.delegate_map.files import dump_map, load_map, parse_map, save_map, spanning_nodes
+from edgeplace.delegate_map.files import (
+    dump_map,
+    load_map,
+    parse_map,
+    save_map,
+    spanning_nodes,
+    with_segment_files,
+)
 from edgeplace.delegate_map.model import (
     MAP_FORMAT,
     AgreementInfo,
@@ -39,4 +46,5 @@ __all__ = [
     "save_map",
     "spanning_nodes",
     "validate_map",
+    "with_segment_files",
 ]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from edgeplace.atomic import write_atomic
 from edgeplace.delegate_map.model import DelegateMap
+from edgeplace.graph.graph import Graph
+from edgeplace.placement.plan import Plan
 from edgeplace.schema import dump_model, load_model, parse_model
 
 COMMENT = """\
@@ -55,3 +57,30 @@ def spanning_nodes(nodes: Sequence[int], carried: Collection[int]) -> tuple[int,
             listed.extend(gap)
         listed.append(node)
     return tuple(listed)
+
+
+def with_segment_files(
+    delegate_map: DelegateMap, plan: Plan, graph: Graph, sha256s: Sequence[str]
+) -> DelegateMap:
+    """The map with the hash, inputs and outputs of its segments as they were cut.
+
+    A segment whose hash is another than the map says was changed by hand: what was measured no longer holds, and is
+    left out.
+
+    Args:
+        plan: The map's plan; its segments are the map's, in order.
+        sha256s: Hash of each segment's file.
+    """
+    segments = []
+    for entry, segment, sha256 in zip(delegate_map.segments, plan.segments, sha256s, strict=True):
+        changes: dict[str, object] = {
+            "sha256": sha256,
+            "inputs": tuple(graph.tensors[tensor].name for tensor in segment.inputs),
+            "outputs": tuple(graph.tensors[tensor].name for tensor in segment.outputs),
+        }
+        if entry.sha256 != sha256:
+            changes |= {"p50_ms": None, "ran_on": ""}
+        segments.append(entry.model_copy(update=changes))
+    changed = any(old.sha256 != new.sha256 for old, new in zip(delegate_map.segments, segments, strict=True))
+    update: dict[str, object] = {"segments": tuple(segments)}
+    return delegate_map.model_copy(update={**update, "result": None} if changed else update)

@@ -8,14 +8,16 @@ how right that was when it was measured, what it was compared with, and what was
 from __future__ import annotations
 
 import math
+import re
 from typing import Literal
 
-from edgeplace.boards import PlatformSpec
+from edgeplace.boards import NAME_PATTERN, PlatformSpec
 from edgeplace.measure.measurement import Agreement
-from edgeplace.schema import Field, FrozenModel, NodeRanges, Scalar, ShortFloat
+from edgeplace.schema import Field, FrozenModel, NodeRanges, Scalar, ShortFloat, field_validator
 
 MAP_FORMAT: Literal["edgeplace/delegate-map@1"] = "edgeplace/delegate-map@1"
 SHA256_PATTERN = r"^[0-9a-f]{64}$"
+FILE_NAME_PATTERN = r"^[^/\\\x00-\x1f]+$"
 
 
 class ModelInfo(FrozenModel):
@@ -32,7 +34,7 @@ class ModelInfo(FrozenModel):
             carries its own copy, so they are placed nowhere. They may stand inside the ranges of segments.
     """
 
-    file: str = Field(min_length=1)
+    file: str = Field(pattern=FILE_NAME_PATTERN)
     sha256: str = Field(pattern=SHA256_PATTERN)
     nodes: int = Field(ge=0)
     signature: str = ""
@@ -204,6 +206,15 @@ class DelegateMap(FrozenModel):
     search: SearchInfo | None = None
     rejected: tuple[Rejection, ...] = ()
     platforms_left_out: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("platforms")
+    @classmethod
+    def _platforms_are_named(cls, value: dict[str, PlatformSpec]) -> dict[str, PlatformSpec]:
+        """Names go into file names and programs."""
+        for name in value:
+            if not re.match(NAME_PATTERN, name):
+                raise ValueError(f"'{name}' is not a name (letters, digits, '-' and '_')")
+        return value
 
     @property
     def platform_of_nodes(self) -> dict[int, str]:
