@@ -10,6 +10,7 @@ The gradient-boosted surrogate learns what this model leaves over.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -141,7 +142,10 @@ class Calibration:
             together[every, edge, rows[:, start]] = rows[:, start] == rows[:, end]
         chosen = np.zeros((count, units, self._width))
         chosen[every[:, None], np.arange(units), rows] = 1.0
-        return np.concatenate([part.reshape(count, -1) for part in (chosen, counts, sizes, together)], axis=1)
+        return np.concatenate(
+            [part.reshape(count, math.prod(part.shape[1:])) for part in (chosen, counts, sizes, together)],
+            axis=1,
+        )
 
     def flat(self, costs: AdditiveCosts) -> Numbers:
         """The numbers of a model in the order of :meth:`design`."""

@@ -51,6 +51,15 @@ class _Scored:
     spread: Numbers
     runs: Numbers
 
+    def joined(self, more: _Scored) -> _Scored:
+        """These candidates and then those."""
+        return _Scored(
+            np.concatenate([self.rows, more.rows]),
+            np.concatenate([self.log_ms, more.log_ms]),
+            np.concatenate([self.spread, more.spread]),
+            np.concatenate([self.runs, more.runs]),
+        )
+
     def ranking(self, best_log_ms: float, hope: float) -> list[int]:
         """Candidates by expected use, best first; ties in their order."""
         gain = best_log_ms - (self.log_ms - hope * self.spread)
@@ -72,23 +81,25 @@ class Surrogate(Optimizer):
         self._end: FinishedBy = "space" if self._whole else "converged"
 
     def do_propose(self) -> Iterable[Placement]:
-        chance = np.random.Generator(np.random.PCG64(np.random.SeedSequence([self.seed, len(self.results)])))
-        if not self.results:
-            return self._seeds(chance)
-        if not self.timed():
-            return self._without_times(chance)
-        return self._learned(chance)
+        seeds = self._seeds()
+        if len(self.results) < len(seeds):
+            yield from seeds
+        chance = self._chance(len(self.results))
+        yield from self._learned(chance) if self.timed() else self._without_times(chance)
 
     def do_explain_end(self) -> FinishedBy:
         return "space" if len(self.results) >= self.space.size else self._end
 
-    def _seeds(self, chance: np.random.Generator) -> Iterator[Placement]:
+    def _seeds(self) -> list[Placement]:
+        """What is measured before anything is predicted: the rules of thumb and some random placements."""
         rules = [item.placement for item in rule_placements(self.space, self.hints)]
-        yield from rules
-        wanted = (
-            SEED_SAMPLES if self.budget is None else max(len(rules) + 2, min(SEED_SAMPLES, self.budget // 3))
-        )
-        yield from self._placements(candidates.random_rows(self._wiring, max(0, wanted - len(rules)), chance))
+        wanted = SEED_SAMPLES if self.budget is None else min(SEED_SAMPLES, self.budget // 3)
+        fresh = candidates.random_rows(self._wiring, max(0, wanted - len(rules)), self._chance(0))
+        return [*rules, *self._placements(fresh)]
+
+    def _chance(self, step: int) -> np.random.Generator:
+        """Chance that follows from the seed and how much was told, and from nothing else."""
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self.seed, step])))
 
     def _learned(self, chance: np.random.Generator) -> Iterator[Placement]:
         timed = self.timed()
@@ -123,14 +134,15 @@ class Surrogate(Optimizer):
                 candidates.random_rows(wiring, 60, chance),
             ]
         )
+        scored = self._score(model, pool)
         best_log_ms = float(model.predict(fastest[:1])[0][0])
         for _ in range(_ROUNDS):
-            scored = self._score(model, pool)
             promising = scored.rows[scored.ranking(best_log_ms, hope=1.0)[:_PARENTS]]
-            pool = candidates.unique_rows(
+            near = candidates.unique_rows(
                 [scored.rows, *(candidates.flips(wiring, row) for row in promising)]
             )
-        return self._score(model, pool)
+            scored = scored.joined(self._score(model, near[len(scored.rows) :]))
+        return scored
 
     def _score(self, model: _Model, rows: Rows) -> _Scored:
         known = {row.tobytes() for row in self._wiring.rows([placement for placement, _ in self.results])}
