@@ -578,6 +578,25 @@ def test_over_ssh_it_is_installed_once_and_speaks_behind_a_chatty_shell(
 
 
 @pytest.mark.ssh
+def test_over_ssh_a_plan_gives_what_it_gives_here(
+    agent: AgentClient, remote: SshTransport, model_file: Callable[[str], Path]
+) -> None:
+    model = recipe_of(model_file("conv_chain").read_bytes(), (200, 50))
+    wire = wire_plan(whole_plan(), {0: model}, {"cpu": CPU})
+    with AgentClient(remote, python=sys.executable) as there:
+        outputs = []
+        for client in (agent, there):
+            client.ensure_segment(model)
+            shapes = client.shapes(model, kernels="builtin").shapes
+            given = next(shape for shape in shapes.values() if len(shape) == 4)
+            sample = np.random.default_rng(0).random(given, dtype=np.float32)
+            result = client.run(wire, [client.ensure_arrays([sample])], deadline_s=120)
+            outputs.append(result.outputs[0][0])
+            assert client.measure(wire, [client.ensure_arrays([sample])], SHORT).p50_ms > 0
+    np.testing.assert_array_equal(outputs[0], outputs[1])
+
+
+@pytest.mark.ssh
 def test_a_connection_killed_in_a_request_is_a_lost_link_and_reconnects(
     server: Sshd, remote: SshTransport
 ) -> None:

@@ -49,8 +49,10 @@ from edgeplace.transport.ssh_target import SshTarget
 
 LOG = logging.getLogger(__name__)
 
-TRANSFER_TIMEOUT_S = 600.0
-"""For one file; the connection's own death is noticed much earlier."""
+SCRIPT_TIMEOUT_S = 60.0
+"""For hashing, renaming and the like on a slow board with a slow card."""
+SLOWEST_BYTES_PER_S = 50_000
+"""A transfer that is slower is given up."""
 CLOSE_TIMEOUT_S = 2.0
 """For the goodbyes of a channel; what takes longer is given up."""
 
@@ -163,8 +165,9 @@ class SshTransport(Transport):
         if there.returncode == 0:
             return False
         temporary = f"{remote_path}.{secrets.token_hex(6)}.tmp"
-        if not (self._sftp_works and self._put_by_sftp(pieces, temporary)):
-            received = self._script(_RECEIVE, temporary, stdin=pieces)
+        timeout_s = SCRIPT_TIMEOUT_S + sum(map(len, pieces)) / SLOWEST_BYTES_PER_S
+        if not (self._sftp_works and self._put_by_sftp(pieces, temporary, timeout_s)):
+            received = self.run(["sh", "-c", _RECEIVE, "sh", temporary], timeout_s, pieces)
             if received.returncode != 0:
                 raise self._cannot_write(remote_path, _last_line(received.stderr))
         finished = self._script(_FINISH, temporary, digest, mode_text, remote_path)
@@ -245,10 +248,10 @@ class SshTransport(Transport):
 
     # --- files ------------------------------------------------------------------------------------------------
 
-    def _script(self, script: str, *arguments: str, stdin: Data = b"") -> CompletedRun:
-        return self.run(["sh", "-c", script, "sh", *arguments], TRANSFER_TIMEOUT_S, stdin)
+    def _script(self, script: str, *arguments: str) -> CompletedRun:
+        return self.run(["sh", "-c", script, "sh", *arguments], SCRIPT_TIMEOUT_S)
 
-    def _put_by_sftp(self, pieces: list[memoryview], path: str) -> bool:
+    def _put_by_sftp(self, pieces: list[memoryview], path: str, timeout_s: float) -> bool:
         """Write the file over SFTP; ``False`` when the board has no SFTP that works (tried once)."""
         channel = self._open_channel(CHANNEL_TIMEOUT_S)
         with self._limit(CHANNEL_TIMEOUT_S, channel):
@@ -262,7 +265,7 @@ class SshTransport(Transport):
                 LOG.info("%s: no SFTP (%s); files go through cat", self._where, error)
                 self._sftp_works = False
                 return False
-        with self._limit(TRANSFER_TIMEOUT_S, channel) as ran_out:
+        with self._limit(timeout_s, channel) as ran_out:
             try:
                 with sftp.open(path, "wb") as file:
                     # Without it each 32 KB waits for its answer: 1 MB/s instead of 100.
