@@ -167,8 +167,10 @@ def test_golden(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_generated_code_is_clean(case: str) -> None:
     runner = GOLDEN / case / "runner.py"
+    compile(runner.read_text(), str(runner), "exec", dont_inherit=True)
     for arguments in (
         ["check", "--isolated"],
+        ["format", "--check", "--isolated", "--line-length", "110"],
         ["check", "--config", str(ROOT / "ruff.toml"), "--ignore", "T20"],
     ):
         done = subprocess.run(
@@ -193,9 +195,9 @@ def test_only_the_loaders_in_use_are_in_the_code() -> None:
         "openvino",
         "prepare_process",
         "delegate",
-        "npu",
+        "open_npu",
     ):
-        assert word not in text.replace("delegate map", "")
+        assert word not in text.replace("the delegate map beside", "")
 
 
 def test_the_same_deployment_gives_the_same_bytes() -> None:
@@ -203,6 +205,8 @@ def test_the_same_deployment_gives_the_same_bytes() -> None:
 
 
 def test_foreign_text_cannot_leave_its_place() -> None:
+    for text in ("'", '"', "'\"", "\\'", "\\"):
+        assert eval(python_literal(text)) == text
     evil = '"""\nimport os; os.system("x")\n\\'
     assert eval(python_literal(evil)) == evil
     assert eval(python_literal({"ä\x00": (1, 2.5, True, ("a",))})) == {"ä\x00": (1, 2.5, True, ("a",))}

@@ -91,10 +91,12 @@ def templates() -> jinja2.Environment:
 
 
 def python_literal(value: object) -> str:
-    """A Python expression of a plain value, double-quoted and in ASCII; safe for any text."""
+    """A Python expression of a plain value in ASCII, quoted as formatters do; safe for any text."""
     if isinstance(value, str):
-        body = value.encode("unicode_escape").decode("ascii").replace('"', '\\"')
-        return f'"{body}"'
+        body = value.encode("unicode_escape").decode("ascii")
+        if '"' in body and "'" not in body:
+            return f"'{body}'"
+        return '"' + body.replace('"', '\\"') + '"'
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{python_literal(k)}: {python_literal(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (tuple, list)):

@@ -112,7 +112,7 @@ def accelerator_of(spec: PlatformSpec) -> str:
     return str(spec.options.get("accelerator", spec.kind))
 
 
-def options_arguments(name: str, spec: PlatformSpec) -> tuple[tuple[str, str, str], ...]:
+def options_arguments(name: str, spec: PlatformSpec) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     """The arguments of LiteRT's ``Options`` besides the accelerators: keyword, class, what stands in its brackets.
 
     In the source, LiteRT's module is called ``litert``.
@@ -128,9 +128,10 @@ def options_arguments(name: str, spec: PlatformSpec) -> tuple[tuple[str, str, st
     given = {key: value for key, value in spec.options.items() if key not in OWN_OPTIONS}
     if accelerator == "cpu":
         fields = _fields(_find(name, "cpu", given), given)
-        inner = f"num_threads={threads}{', ' if fields else ''}{fields}"
-        return (("cpu_options", "litert.CpuOptions", inner),)
-    arguments = [("cpu_options", "litert.CpuOptions", f"num_threads={threads}")]
+        return (("cpu_options", "litert.CpuOptions", (f"num_threads={threads}", *fields)),)
+    arguments: list[tuple[str, str, tuple[str, ...]]] = [
+        ("cpu_options", "litert.CpuOptions", (f"num_threads={threads}",))
+    ]
     if given:
         found = _find(name, accelerator, given)
         arguments.append((found.argument, f"litert.{found.name}", _fields(found, given)))
@@ -149,7 +150,7 @@ def _find(name: str, accelerator: str, given: Mapping[str, Scalar]) -> OptionCla
     )
 
 
-def _fields(found: OptionClass, given: Mapping[str, Scalar]) -> str:
+def _fields(found: OptionClass, given: Mapping[str, Scalar]) -> tuple[str, ...]:
     parts = []
     for key, value in given.items():
         if key in found.enumerations and isinstance(value, str):
@@ -159,4 +160,4 @@ def _fields(found: OptionClass, given: Mapping[str, Scalar]) -> str:
             parts.append(f"{key}=litert.{found.name}.{key.upper()}.{member}")
         else:
             parts.append(f"{key}={python_literal(value)}")
-    return ", ".join(parts)
+    return tuple(parts)

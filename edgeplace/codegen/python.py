@@ -52,7 +52,7 @@ class PlatformView:
     module: str
     kernels: str
     accelerators: tuple[str, ...]
-    arguments: tuple[tuple[str, str, str], ...]
+    arguments: tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _rows(rows: Sequence[str]) -> str:
 def _platform_view(name: str, spec: PlatformSpec) -> PlatformView:
     wire = platform_spec(name, spec)
     accelerators: tuple[str, ...] = ()
-    arguments: tuple[tuple[str, str, str], ...] = ()
+    arguments: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
     module = kernels = ""
     if spec.loader == "compiled_model":
         alone = accelerator_of(spec).upper()

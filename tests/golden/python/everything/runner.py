@@ -31,7 +31,7 @@ HERE = Path(__file__).resolve().parent
 INPUTS = (("text\n", "object", (2,)),)
 """Name, type and shape of each input, in order."""
 
-OUTPUTS = ("out \"1\"", "fixed")
+OUTPUTS = ('out "1"', "fixed")
 """Name of each output, in order."""
 
 INPUT = -1
@@ -104,7 +104,7 @@ class WrongInputError(Exception):
 
 def prepare_process() -> None:
     """Put in place what must be there before a runtime loads its libraries."""
-    os.environ["TPU_LOG"] = "a \"quoted\" value"
+    os.environ["TPU_LOG"] = 'a "quoted" value'
     ctypes.CDLL("libusb-1.0.so.0", mode=ctypes.RTLD_GLOBAL)
     choose_vulkan_driver()
     load_openvino("/opt/openvino/libs")
@@ -116,9 +116,14 @@ def choose_vulkan_driver() -> None:
     named = os.environ.get("VK_DRIVER_FILES") or os.environ.get("VK_ICD_FILENAMES")
     if named or glob.glob("/dev/dri/renderD*"):
         return
-    for path in sorted(glob.glob("/usr/lib*/chromium*/vk_swiftshader_icd.json")):
-        os.environ["VK_DRIVER_FILES"] = os.environ["VK_ICD_FILENAMES"] = path
-        return
+    for folder in (
+        "/usr/lib*/chromium*",
+        "/opt/google/chrome*",
+        "/snap/chromium/current/usr/lib/chromium-browser",
+    ):
+        for path in sorted(glob.glob(f"{folder}/vk_swiftshader_icd.json")):
+            os.environ["VK_DRIVER_FILES"] = os.environ["VK_ICD_FILENAMES"] = path
+            return
 
 
 def load_openvino(folder: str | None = None) -> None:
@@ -202,7 +207,9 @@ class CompiledModelSession:
                 flags |= litert.HardwareAccelerator[name]
             options_now = litert.Options(hardware_accelerators=flags, **options)
             try:
-                model = litert.CompiledModel.from_file(str(path), environment=cls._environment, options=options_now)
+                model = litert.CompiledModel.from_file(
+                    str(path), environment=cls._environment, options=options_now
+                )
             except RuntimeError:
                 if number + 1 == len(accelerators):
                     raise
@@ -410,7 +417,8 @@ def open_npu(path: Path):
         accelerators=("NPU",),
         cpu_options=litert.CpuOptions(num_threads=3),
         intel_openvino_options=litert.IntelOpenVinoOptions(
-            graph_backend=litert.IntelOpenVinoOptions.GRAPH_BACKEND.CPU, performance_mode=litert.IntelOpenVinoOptions.PERFORMANCE_MODE.LATENCY
+            graph_backend=litert.IntelOpenVinoOptions.GRAPH_BACKEND.CPU,
+            performance_mode=litert.IntelOpenVinoOptions.PERFORMANCE_MODE.LATENCY,
         ),
     )
 
