@@ -9,6 +9,7 @@ import io
 import os
 import signal
 import sys
+import tempfile
 import textwrap
 import threading
 import zipfile
@@ -99,6 +100,12 @@ def answering_health_with(statements: str) -> bytes:
     )
 
 
+@pytest.fixture(autouse=True)
+def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The logs that are kept for a person to read go where the tests clean up."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
 @pytest.fixture
 def board(tmp_path: Path) -> LocalTransport:
     return LocalTransport(work_dir=tmp_path / "work")
@@ -147,9 +154,9 @@ def requests_of(client: AgentClient, monkeypatch: pytest.MonkeyPatch) -> list[st
     verbs: list[str] = []
     original = conversation.request
 
-    def request(header: dict[str, Any], *arguments: Any) -> Any:
+    def request(header: dict[str, Any], *arguments: Any, **options: Any) -> Any:
         verbs.append(header["verb"])
-        return original(header, *arguments)
+        return original(header, *arguments, **options)
 
     monkeypatch.setattr(conversation, "request", request)
     return verbs
@@ -621,17 +628,20 @@ def test_an_agent_killed_over_ssh_is_a_lost_agent(remote: SshTransport) -> None:
 
 
 @pytest.mark.ssh
-def test_a_frozen_board_is_noticed_by_the_missing_heartbeat(
+def test_a_frozen_board_is_noticed_by_the_missing_heartbeat_and_the_old_agent_makes_room(
     server: Sshd, remote: SshTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ssh_module, "CLOSE_TIMEOUT_S", 0.3)
-    with AgentClient(remote, bundle=fake_bundle("serve({})")) as client:
-        client._conversation._heartbeat_timeout_s = 0.5  # type: ignore[union-attr]
+    with AgentClient(remote, python=sys.executable) as client:
+        array = np.arange(9)
+        client.ensure_arrays([array])  # from here on the agent keeps the board for itself
+        assert client._conversation is not None
+        client._conversation._heartbeat_timeout_s = 0.5
         assert server.signal_connections(signal.SIGSTOP)
         with pytest.raises(AgentLost, match="no sign of life"):
             client.health()
         client.reconnect()
-        assert client.health() == {}
+        client.ensure_arrays([array])  # not refused as "busy", though nobody told the old agent
 
 
 @pytest.mark.ssh

@@ -41,6 +41,11 @@ START_TIMEOUT_S = 60.0
 """For the agent to start and say hello: an old board's Python takes its time."""
 FACTS_TIMEOUT_S = 30.0
 """For what the agent answers itself, without the worker."""
+ORPHAN_TIMEOUT_S = 15.0
+AGENT_FILE_PREFIX = "agent-"
+
+# $1 process, $2 what its command line must hold: the number may be somebody else's by now.
+_END_AGENT = 'tr "\\0" "\\n" <"/proc/$1/cmdline" 2>/dev/null | grep -qF -- "/$2" && kill -KILL "$1"'
 
 Model = str | SegmentFile
 
@@ -103,7 +108,7 @@ class AgentClient:
         bundle = self._bundle
         if bundle is None:
             bundle = build_agent_bytes(Path(device_agents.__file__).parent)
-        path = f"{work_dir}/agent-{hashlib.sha256(bundle).hexdigest()[:20]}.pyz"
+        path = f"{work_dir}/{AGENT_FILE_PREFIX}{hashlib.sha256(bundle).hexdigest()[:20]}.pyz"
         if board.put_file(bundle, path):
             LOG.info("%s: installed the agent as %s", board.describe(), path)
         argv = [self._python, path, "--root", self._root or f"{work_dir}/agent"]
@@ -132,6 +137,8 @@ class AgentClient:
         # A connection whose other end froze still counts as alive: only a new one is known to work.
         self.transport.close()
         self.transport.connect()
+        if before is not None:
+            self._end_orphan(before.pid)
         now = self.start()
         rebooted = before is not None and before.boot_id != now.boot_id
         LOG.info(
@@ -463,6 +470,19 @@ class AgentClient:
         except AgentLost:
             self._discard_log = False  # the message names it
             raise
+
+    def _end_orphan(self, pid: int) -> None:
+        """End an earlier agent that does not know yet that its connection broke, and keeps the board for itself.
+
+        After a cable was out, the board's sshd may hold the old connection for hours.
+        """
+        done = self.transport.run(
+            ["sh", "-c", _END_AGENT, "sh", str(pid), AGENT_FILE_PREFIX], ORPHAN_TIMEOUT_S
+        )
+        if done.returncode == 0:
+            LOG.info(
+                "%s: ended the agent of the lost connection (process %d)", self.transport.describe(), pid
+            )
 
     def _end_conversation(self) -> None:
         conversation, self._conversation = self._conversation, None
