@@ -54,7 +54,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         outgoing,
         options.root,
         options.blob_cap_bytes,
-        lambda: _start_worker(options.worker_memory_bytes),
+        lambda variables: _start_worker(variables, options.worker_memory_bytes),
         HealthSources(sys=options.sys_root, proc=options.proc_root),
     )
     return daemon.serve()
@@ -96,10 +96,10 @@ def _positive(text: str) -> int:
     return value
 
 
-def _start_worker(memory_bytes: Optional[int]) -> WorkerHandle:
+def _start_worker(variables: dict[str, str], memory_bytes: Optional[int]) -> WorkerHandle:
     """This same program as a worker, found by path, whatever the current folder is."""
     archive = running_archive()
-    environment = dict(os.environ, PYTHONUNBUFFERED="1")
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
     command = [sys.executable]
     command += ["-I"] if sys.flags.isolated else []
     command += ["-S"] if sys.flags.no_site else []

@@ -38,7 +38,7 @@ class Daemon:
         outgoing: Answers and events.
         root: The agent's folder; it is there and can be written.
         blob_cap_bytes: How many bytes of blobs are kept.
-        start_worker: Starts a worker process.
+        start_worker: Starts a worker process with these variables added to its environment.
         sources: Where health facts come from.
         tick_s: Time between two heartbeats.
     """
@@ -49,7 +49,7 @@ class Daemon:
         outgoing: BinaryIO,
         root: Path,
         blob_cap_bytes: int,
-        start_worker: Callable[[], WorkerHandle],
+        start_worker: Callable[[dict[str, str]], WorkerHandle],
         sources: HealthSources,
         tick_s: float = TICK_S,
     ) -> None:
@@ -63,6 +63,7 @@ class Daemon:
         self._sources = sources
         self.tick_s = tick_s
         self._worker: Optional[WorkerHandle] = None
+        self._environment: dict[str, str] = {}  # what the worker got beyond this process's own
         self._id: Any = None  # of the request being answered
         self._request_began = 0.0
         self._last_sent = 0.0
@@ -187,8 +188,9 @@ class Daemon:
         paths = store.paths(requests.job_blobs(request))
         if payload.left_bytes > MAX_JOB_PAYLOAD_BYTES:
             raise RequestError(f"a job's payload is at most {MAX_JOB_PAYLOAD_BYTES} bytes", "too_large")
+        environment = requests.environment_of(request)
         job, data = {**request, "paths": paths}, payload.read_all()
-        worker = self._ready_worker()
+        worker = self._ready_worker(environment)
         try:
             try:
                 return self._run(worker, job, data, Limits(total_s, stage_s))
@@ -197,7 +199,7 @@ class Daemon:
                     raise
                 # It died of something earlier, unnoticed: this job had no part in it.
                 LOG.warning("worker %d died between jobs: %s", worker.pid, death.message)
-                worker = self._ready_worker()
+                worker = self._ready_worker(environment)
                 return self._run(worker, job, data, Limits(total_s, stage_s))
         except WorkerDied as death:
             place = worker.position
@@ -216,11 +218,20 @@ class Daemon:
             host=self._incoming.fileno(),
         )
 
-    def _ready_worker(self) -> WorkerHandle:
+    def _ready_worker(self, environment: dict[str, str]) -> WorkerHandle:
+        """A worker that had these variables when it started: later is too late for drivers and for the linker.
+
+        Variables of earlier jobs are kept as long as they do not contradict, so that jobs which take turns share a
+        worker and its compiled sessions.
+        """
+        if self._worker is not None and not environment.items() <= self._environment.items():
+            LOG.info("another environment is needed; the worker is started again")
+            self._end_worker()
         if self._worker is None or not self._worker.is_alive():
             self._end_worker()
+            self._environment.update(environment)
             try:
-                self._worker = self._start_worker()
+                self._worker = self._start_worker(self._environment)
             except OSError as error:
                 raise RequestError(f"cannot start a worker: {error}", "worker_error") from error
         return self._worker

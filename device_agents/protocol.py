@@ -43,7 +43,8 @@ bye         ->
 
 A *platform* on the wire is a JSON object: ``name``, ``kind`` (cpu, gpu, npu, edgetpu), ``loader`` (interpreter,
 compiled_model, tflite_c), ``runtime`` (litert, tflite or empty for whichever is there), ``options`` (of the loader),
-``library`` and ``library_options`` (an external delegate), ``env``, ``preload`` (libraries to load first).
+``library`` and ``library_options`` (an external delegate), ``env`` (variables the worker is started with), ``preload``
+(libraries to load first).
 
 A *plan* on the wire: ``{"segments": [{"platform": name, "model": sha256, "inputs": [source], "outputs": n}],
 "outputs": [source], "platforms": {name: platform}}`` where a source is ``["input", i]``, ``["segment", id, k]`` or
@@ -84,7 +85,7 @@ class RequestError(Exception):
 
     Attributes:
         kind: ``bad_request``, ``unknown_verb``, ``missing_blob``, ``hash_mismatch``, ``too_large``, ``busy``,
-            ``no_space``, ``io_error`` or ``runtime_missing``.
+            ``no_space``, ``io_error``, ``runtime_missing`` or ``worker_error``.
         facts: More fields for the error frame (``missing``: hashes the agent does not have).
     """
 

@@ -33,6 +33,35 @@ def job_blobs(request: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(hashes))
 
 
+def environment_of(request: Mapping[str, Any]) -> dict[str, str]:
+    """The environment variables that the platforms of a checked job request want, together.
+
+    Raises:
+        RequestError: ``env`` is not an object of texts, or two platforms want different values of one variable.
+    """
+    wanted: dict[str, str] = {}
+    for platform in _platforms_of(request):
+        env = platform.get("env") or {}
+        if not isinstance(env, dict):
+            raise RequestError(f"platform {platform['name']}: env is not an object")
+        for name, value in env.items():
+            if not isinstance(value, str) or not name or "=" in name or "\0" in name + value:
+                raise RequestError(f"platform {platform['name']}: env {name!r} is no variable with a text")
+            if wanted.setdefault(name, value) != value:
+                raise RequestError(
+                    f"two platforms of one plan want different values of {name}; drivers read it once per process"
+                )
+    return wanted
+
+
+def _platforms_of(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    if request.get("platform") is not None:
+        yield request["platform"]
+    for plan in [request.get("plan"), *(request.get("plans") or ())]:
+        if plan is not None:
+            yield from plan["platforms"].values()
+
+
 def constants_of(request: Mapping[str, Any]) -> list[tuple[str, int, int]]:
     """The ``constants`` of a ``segment`` request as (hash, offset, size).
 

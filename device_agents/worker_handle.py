@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from device_agents import protocol
+from device_agents.frame_assembler import FrameAssembler
 
 LOG = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ TAIL_BYTES = 8192
 TAIL_LINES = 6
 LOG_CAP_BYTES = 16 * 1024 * 1024
 _READ_BYTES = 1 << 20
+_DRAIN_READS = 64  # more than a pipe holds
 _PEER_CLOSED = getattr(select, "POLLRDHUP", 0)
 """For sockets; a pipe's hang-up is always reported. Data that is there is none of this loop's business."""
 _OUT_OF_MEMORY_SIGNS = ("std::bad_alloc", "MemoryError", "Cannot allocate memory", "out of memory")
@@ -96,7 +98,7 @@ class WorkerHandle:
         self._log_budget_bytes = LOG_CAP_BYTES
         self._tail = b""
         self._stderr_open = True
-        self._frames = _FrameAssembler()
+        self._frames = FrameAssembler()
         self._closed = False  # its end of the answers' pipe
         self._unsent: deque[memoryview] = deque()
         self._answers: deque[tuple[dict[str, Any], bytes]] = deque()
@@ -184,7 +186,9 @@ class WorkerHandle:
 
     def drain(self) -> None:
         """Take what the worker printed between jobs, so that it never waits for a reader."""
-        self._read_stderr()
+        for _ in range(_DRAIN_READS):
+            if not self._read_stderr():
+                return
 
     @property
     def stderr_descriptor(self) -> Optional[int]:
@@ -202,7 +206,7 @@ class WorkerHandle:
             if not self._await_exit(KILL_GRACE_S):
                 LOG.error("worker %d does not end after SIGKILL; a driver holds it", self.pid)
             self._process.poll()
-            self._read_stderr()
+            self.drain()
             self._stderr_open = False
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
@@ -246,43 +250,42 @@ class WorkerHandle:
         """Take what is there; keeps the answer, gives the progress events."""
         progress: list[dict[str, Any]] = []
         try:
-            frames = self._frames.feed(self._read(self._from_worker))
+            for header, payload in self._frames.feed(self._read(self._from_worker)):
+                event = header.get("event")
+                if event == "started":
+                    self._started = True
+                elif event == "progress":
+                    self.position = Position(
+                        str(header.get("stage") or ""), header.get("segment"), header.get("platform")
+                    )
+                    progress.append(header)
+                else:
+                    self._answers.append((header, payload))
         except _PipeClosed:
             self._closed = True
-            return []
         except protocol.ProtocolError as error:
             raise self._end_garbled(error) from None
-        for header, payload in frames:
-            event = header.get("event")
-            if event == "started":
-                self._started = True
-            elif event == "progress":
-                self.position = Position(
-                    str(header.get("stage") or ""), header.get("segment"), header.get("platform")
-                )
-                progress.append(header)
-            else:
-                self._answers.append((header, payload))
         return progress
 
-    def _read_stderr(self) -> None:
-        """Take what it printed: to the log (as long as that stays a sane size), and the end of it for messages."""
-        while self._stderr_open:
-            try:
-                data = self._read(self._stderr)
-            except _PipeClosed:
-                self._stderr_open = False
-                return
-            if not data:
-                return
-            self._tail = (self._tail + data)[-TAIL_BYTES:]
-            if self._log_budget_bytes > 0:
-                self._log(data)
-                self._log_budget_bytes -= len(data)
-                if self._log_budget_bytes <= 0:
-                    self._log(b"\n(this worker prints too much; the rest is not logged)\n")
-            elif len(data) == _READ_BYTES:
-                return  # it prints as fast as we read; the clock needs a turn
+    def _read_stderr(self) -> bool:
+        """Take some of what it printed: to the log (as long as that stays a sane size), and the end for messages.
+
+        Returns:
+            True when there may be more. It is the caller who decides to go on: a worker can print as fast as this
+            reads, and the clock needs its turns.
+        """
+        try:
+            data = self._read(self._stderr) if self._stderr_open else b""
+        except _PipeClosed:
+            self._stderr_open = False
+            return False
+        self._tail = (self._tail + data)[-TAIL_BYTES:]
+        if data and self._log_budget_bytes > 0:
+            self._log(data)
+            self._log_budget_bytes -= len(data)
+            if self._log_budget_bytes <= 0:
+                self._log(b"\n(this worker prints too much; the rest is not logged)\n")
+        return bool(data)
 
     @staticmethod
     def _read(descriptor: int) -> bytes:
@@ -352,37 +355,6 @@ class WorkerHandle:
 
 class _PipeClosed(Exception):
     """The worker's end of a pipe is closed."""
-
-
-class _FrameAssembler:
-    """Frames out of bytes that come in any pieces."""
-
-    def __init__(self) -> None:
-        self._data = bytearray()
-        self._sizes: Optional[tuple[int, int]] = None  # of the header and payload being waited for
-
-    def feed(self, data: bytes) -> list[tuple[dict[str, Any], bytes]]:
-        """The frames that are complete now.
-
-        Raises:
-            ProtocolError: The bytes are no frames.
-        """
-        self._data += data
-        frames: list[tuple[dict[str, Any], bytes]] = []
-        while True:
-            if self._sizes is None:
-                if len(self._data) < protocol.PREFIX_BYTES:
-                    return frames
-                self._sizes = protocol.decode_prefix(self._data[: protocol.PREFIX_BYTES])
-            header_end = protocol.PREFIX_BYTES + self._sizes[0]
-            payload_end = header_end + self._sizes[1]
-            if len(self._data) < payload_end:
-                return frames
-            with memoryview(self._data) as view:
-                header = protocol.decode_header(view[protocol.PREFIX_BYTES : header_end])
-                frames.append((header, bytes(view[header_end:payload_end])))
-            del self._data[:payload_end]
-            self._sizes = None
 
 
 def _status_text(status: int) -> str:

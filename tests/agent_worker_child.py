@@ -97,6 +97,7 @@ def _abort_for_memory(job: dict[str, Any], payload: bytes) -> None:
 
 DEEDS: dict[str, Callable[[dict[str, Any], bytes], Any]] = {
     "answer": lambda job, payload: "fine",
+    "environment": lambda job, payload: os.environ.get("EP_A", "-") + os.environ.get("EP_B", "-"),
     "print": _print,
     "crash": _crash,
     "exit0": lambda job, payload: os._exit(0),

@@ -274,8 +274,8 @@ class HostedDaemon:
         self.send(b"model", verb="put", sha256=self.model)
         assert self.receive()["ok"]
 
-    def _start_worker(self) -> WorkerHandle:
-        self.workers.append(WorkerHandle(CHILD, tick_s=self.daemon.tick_s))
+    def _start_worker(self, variables: dict[str, str]) -> WorkerHandle:
+        self.workers.append(WorkerHandle(CHILD, {**os.environ, **variables}, tick_s=self.daemon.tick_s))
         self.worker_started.set()
         return self.workers[-1]
 
@@ -390,6 +390,43 @@ def test_a_worker_that_dies_of_an_earlier_job_unseen_is_replaced(tmp_path: Path)
         host.workers[0].is_alive = look_then_die  # type: ignore[method-assign]
         second = host.do("answer")
         assert (second["ok"], second["jobs"]) == (True, 1)
+
+
+def test_a_worker_has_its_platforms_variables_from_its_start(tmp_path: Path) -> None:
+    with hosted(tmp_path / "root") as host:
+
+        def ask(**env: str) -> tuple[str, str | None]:
+            platform = {"name": "gpu", "loader": "compiled_model", "env": env}
+            host.send(verb="try", model=host.model, do="environment", platform=platform)
+            header = host.receive()
+            return header["answer"], header["jobs"]
+
+        assert ask(EP_A="1") == ("1-", 1)
+        assert ask(EP_A="1") == ("1-", 2)
+        assert ask(EP_B="2") == ("12", 1), "the driver must see it, so the worker is a new one"
+        assert ask(EP_A="1") == ("12", 2), "they do not contradict: the worker and its sessions stay"
+        assert ask() == ("12", 3)
+        assert ask(EP_A="3") == ("32", 1)
+        assert len(host.workers) == 3
+
+
+def test_platforms_of_one_plan_that_contradict_each_other_are_refused(agent: AgentProcess) -> None:
+    model = agent.put(b"model")
+    platforms = {
+        name: {"name": name, "loader": "compiled_model", "env": {"VK_DRIVER_FILES": name}}
+        for name in ("a", "b")
+    }
+    segments = [{"platform": name, "model": model, "inputs": [], "outputs": 1} for name in platforms]
+    plan = {"segments": segments, "outputs": [], "platforms": platforms}
+    error = agent.ask("run", plan=plan, inputs=[[]])["error"]
+    assert error["kind"] == "bad_request"
+    assert "VK_DRIVER_FILES" in error["message"]
+
+
+@pytest.mark.parametrize("env", [["A"], {"A": 1}, {"A=B": "x"}, {"": "x"}, {"A": "x\0y"}])
+def test_an_environment_that_is_none_is_refused(agent: AgentProcess, env: Any) -> None:
+    platform = {"name": "gpu", "loader": "compiled_model", "env": env}
+    assert agent.ask("try", model=agent.put(b"model"), platform=platform)["error"]["kind"] == "bad_request"
 
 
 def test_the_host_leaving_during_a_hang_ends_the_worker(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from device_agents import protocol
 from device_agents.arrays import decode_array, pack_arrays, unpack_arrays
-from device_agents.worker_handle import _FrameAssembler
+from device_agents.frame_assembler import FrameAssembler
 
 FRAMES = st.lists(
     st.tuples(
@@ -45,7 +45,7 @@ def test_frames_come_out_as_they_went_in(frames: list[tuple[dict[str, Any], byte
 def test_frames_are_assembled_from_any_pieces(
     frames: list[tuple[dict[str, Any], bytes]], cuts: list[int]
 ) -> None:
-    data, assembler, seen = written(frames), _FrameAssembler(), []
+    data, assembler, seen = written(frames), FrameAssembler(), []
     edges = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
     for start, end in zip(edges, edges[1:]):
         seen += assembler.feed(data[start:end])
@@ -59,6 +59,14 @@ def test_any_bytes_are_a_frame_or_an_error(data: bytes) -> None:
         protocol.read_frame(io.BytesIO(data))
     except protocol.ProtocolError:
         return
+
+
+def test_frames_before_damage_come_out_before_the_error() -> None:
+    seen = []
+    with pytest.raises(protocol.ProtocolError, match="too large"):
+        for header, _ in FrameAssembler().feed(written([({"n": 1}, b""), ({"n": 2}, b"x")]) + b"\xff" * 12):
+            seen.append(header["n"])
+    assert seen == [1, 2]
 
 
 def test_a_payload_in_pieces_is_one_payload() -> None:
