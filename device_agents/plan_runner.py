@@ -17,7 +17,14 @@ import numpy as np
 
 from device_agents.arrays import pack_arrays
 from device_agents.protocol import RequestError
-from device_agents.runnable import RunnablePlan, WorkerContext, make_runnable, read_array, stage_reporter
+from device_agents.runnable import (
+    RunnablePlan,
+    Step,
+    WorkerContext,
+    make_runnable,
+    read_array,
+    stage_reporter,
+)
 from device_agents.runtimes import Session, StageError, TensorSpec, runtime_versions
 from device_agents.timing import TimedRuns, TimingPlan, time_runs
 
@@ -98,13 +105,9 @@ def _run(job: dict[str, Any], context: WorkerContext) -> Answer:
     arrays: list[Any] = []
     totals_ms: list[float] = []
     collect = plan.everything_of if job.get("intermediates") else plan.outputs_of
-    for number, sample in enumerate(samples):
-        context.progress(
-            stage="first_run" if number == 0 else "timing", segment=None, platform=None, sample=number
-        )
-        stamps_ns: list[int] = []
-        rows = plan.execute(sample, stamps_ns)
-        totals_ms.append((stamps_ns[-1] - stamps_ns[0]) / 1e6)
+    for sample in samples:
+        rows, total_ms = _placed_run(plan, sample, context)
+        totals_ms.append(total_ms)
         arrays.extend(collect(rows))
     descriptions, pieces = pack_arrays(arrays)
     per_sample = len(arrays) // len(samples) if samples else 0
@@ -124,12 +127,8 @@ def _measure(job: dict[str, Any], context: WorkerContext) -> Answer:
     plan = make_runnable(job["plan"], job["paths"], context)
     samples = _samples(job)
     plan.reset()
-    context.progress(stage="first_run", segment=None, platform=None)
+    _, first_run_ms = _placed_run(plan, samples[0], context)
     stamps_ns: list[int] = []
-    started_ns = perf_counter_ns()
-    plan.execute(samples[0], stamps_ns)
-    first_run_ms = (perf_counter_ns() - started_ns) / 1e6
-    stamps_ns.clear()
     turns = itertools.cycle(samples)
     timed = _timed(lambda: plan.execute(next(turns), stamps_ns), timing, context, None)
     header = {
@@ -155,10 +154,9 @@ def _interleave(job: dict[str, Any], context: WorkerContext) -> Answer:
     ends_s = monotonic() + float(job.get("budget_s") or 1e9)
     plans = [make_runnable(plan, job["paths"], context) for plan in job["plans"]]
     samples = _samples(job)
-    context.progress(stage="first_run", segment=None, platform=None)
     for plan in plans:
         plan.reset()
-        plan.execute(samples[0], [])
+        _placed_run(plan, samples[0], context)
     times_ms: list[list[list[float]]] = [[] for _ in plans]
     with _undisturbed():
         for number in range(rounds):
@@ -238,6 +236,23 @@ _JOBS: dict[str, Callable[[dict[str, Any], WorkerContext], Answer]] = {
     "shapes": _shapes,
     "drop": _drop,
 }
+
+
+def _placed_run(
+    plan: RunnablePlan, sample: Sequence[Any], context: WorkerContext
+) -> tuple[list[Sequence[Any]], float]:
+    """One run that says before each segment which one it is, and its time without the saying."""
+    told_ns = 0
+
+    def tell(step: Step) -> None:
+        nonlocal told_ns
+        started_ns = perf_counter_ns()
+        context.progress(stage="first_run", segment=step.segment, platform=step.platform)
+        told_ns += perf_counter_ns() - started_ns
+
+    stamps_ns: list[int] = []
+    rows = plan.execute(sample, stamps_ns, tell)
+    return rows, (stamps_ns[-1] - stamps_ns[0] - told_ns) / 1e6
 
 
 def _open_alone(job: dict[str, Any], context: WorkerContext) -> tuple[Session, bool]:

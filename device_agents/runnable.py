@@ -81,13 +81,19 @@ class RunnablePlan:
                 step.session.reset()
                 step.session.fresh = False  # a run follows
 
-    def execute(self, inputs: Sequence[Any], stamps_ns: list[int]) -> list[Sequence[Any]]:
+    def execute(
+        self,
+        inputs: Sequence[Any],
+        stamps_ns: list[int],
+        before: Optional[Callable[[Step], None]] = None,
+    ) -> list[Sequence[Any]]:
         """One run.
 
         Args:
             inputs: One array per graph input.
             stamps_ns: Gets 1 + 2 x segments clock readings: before the first hand-over, then after each hand-over and
                 after each invocation in turn.
+            before: Called before each segment; for runs that may end the process, not for runs that are timed.
 
         Returns:
             The rows that places point into. They hold views, valid until the next run.
@@ -101,6 +107,8 @@ class RunnablePlan:
         try:
             stamp(clock_ns())
             for feed, invoke, sources in self._program:
+                if before is not None:
+                    before(self.steps[len(rows) - _FIRST_SEGMENT])
                 feed([rows[row][position] for row, position in sources])
                 stamp(clock_ns())
                 rows.append(invoke())

@@ -157,8 +157,8 @@ def test_measure_keeps_the_parts_and_they_add_up(jobs: Jobs) -> None:
     assert 0 <= header["unaccounted_ms"] <= header["p50_ms"]
     assert all(value > 0 for value in header["segment_ms"] + header["handover_ms"])
     stages = [event["stage"] for event in jobs.progress]
-    assert stages == ["compile", "prepare"] * 2 + ["first_run", "warmup", "timing"]
-    assert [event["segment"] for event in jobs.progress[:4]] == [0, 0, 1, 1]
+    assert stages == ["compile", "prepare"] * 2 + ["first_run", "first_run", "warmup", "timing"]
+    assert [event["segment"] for event in jobs.progress[:6]] == [0, 0, 1, 1, 0, 1]
 
 
 def test_a_plan_without_segments_only_passes_arrays(jobs: Jobs) -> None:

@@ -122,11 +122,17 @@ def test_gpu_npu_and_interpreter_share_one_process_and_one_plan(
 
 @pytest.mark.parametrize(
     "options",
-    [{"enforce_f64": True}, {"graph_backend": "TPU"}, {"graph_backend": "CPU", "vtcm_size": 1}],
+    [
+        {"enforce_f64": True},
+        {"enforce_f32": "maybe"},
+        {"graph_backend": "TPU"},
+        {"graph_backend": "CPU", "vtcm_size": 1},
+        {"threads": "many"},
+    ],
 )
 def test_unknown_options_are_request_errors(model_file: ModelFile, options: dict[str, Any]) -> None:
     require_runtime("litert")
-    kind = "gpu" if "enforce_f64" in options else "npu"
+    kind = "gpu" if any(name.startswith("enforce") for name in options) else "npu"
     with pytest.raises(RequestError, match=r"option"):
         open_session(
             {"name": kind, "kind": kind, "loader": "compiled_model", "options": options},

@@ -182,7 +182,7 @@ def test_each_death_is_a_result_and_the_next_measurement_goes_on(
                 options,
                 failure,
             )
-            if stage == "compile":
+            if stage in ("compile", "first_run"):
                 assert (failure["segment"], failure["platform"]) == (0, "test")
             answer = measure(mode="print")
             assert answer["ok"], answer

@@ -156,6 +156,7 @@ def test_a_shape_the_file_cannot_take_fails_to_prepare(model_file: ModelFile, ru
         {**CPU, "runtime": "nothing"},
         {**CPU, "options": {"kernels": "fast"}},
         {**CPU, "options": {"thread": 2}},
+        {**CPU, "options": {"threads": 0}},
     ],
 )
 def test_unknown_loaders_runtimes_and_options_are_request_errors(

@@ -30,6 +30,7 @@ from device_agents.runtimes.environment import accelerator_of, openvino_gap
 from device_agents.runtimes.failure_text import captured_stderr, classify, reason
 from device_agents.runtimes.litert_options import compile_options
 from device_agents.runtimes.model_facts import ModelFacts
+from device_agents.runtimes.option_values import as_flag
 from device_agents.runtimes.session import (
     Progress,
     Session,
@@ -108,7 +109,7 @@ class CompiledModelSession(Session):
         try:
             return self._compile_for(alone), False
         except StageError:
-            if not self._options.get("fallback") or alone == flags.CPU:
+            if alone == flags.CPU or not as_flag("fallback", self._options.get("fallback", False)):
                 raise
         return self._compile_for(alone | flags.CPU), True
 

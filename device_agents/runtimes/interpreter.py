@@ -28,6 +28,7 @@ import numpy as np
 from device_agents.protocol import RequestError
 from device_agents.runtimes.failure_text import classify, reason
 from device_agents.runtimes.model_facts import ModelFacts
+from device_agents.runtimes.option_values import as_threads
 from device_agents.runtimes.session import (
     Progress,
     Session,
@@ -80,7 +81,7 @@ class InterpreterSession(Session):
     ) -> None:
         super().__init__(platform, model_path, facts)
         options = dict(platform.get("options") or {})
-        self._threads = int(options.pop("threads", 1))
+        self._threads = as_threads("threads", options.pop("threads", 1))
         self._kernels = str(options.pop("kernels", "xnnpack"))
         if options or self._kernels not in KERNELS:
             raise RequestError(

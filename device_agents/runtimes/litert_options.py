@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Optional
 
 from device_agents.protocol import RequestError
+from device_agents.runtimes.option_values import as_flag, as_threads
 
 OWN_OPTIONS = ("accelerator", "fallback", "threads", "openvino_libs")
 """Options that are ours, not fields of a LiteRT class."""
@@ -34,7 +35,7 @@ def compile_options(module: Any, accelerator: str, accelerators: Any, given: Map
     """
     options = module.Options(
         hardware_accelerators=accelerators,
-        cpu_options=module.CpuOptions(num_threads=int(given.get("threads", 1))),
+        cpu_options=module.CpuOptions(num_threads=as_threads("threads", given.get("threads", 1))),
     )
     wanted = {key: value for key, value in given.items() if key not in OWN_OPTIONS}
     if wanted:
@@ -63,7 +64,8 @@ def _group_with(options: Any, accelerator: str, names: set[str]) -> Any:
 def _fill(group: Any, wanted: Mapping[str, Any]) -> None:
     hints = typing.get_type_hints(type(group))
     for name, value in wanted.items():
-        member_class = _enumeration(hints.get(name))
+        hint = hints.get(name)
+        member_class = _enumeration(hint)
         if member_class is not None and isinstance(value, str):
             try:
                 value = member_class[value.upper()]
@@ -71,6 +73,8 @@ def _fill(group: Any, wanted: Mapping[str, Any]) -> None:
                 raise RequestError(
                     f"option {name} is {value!r}, not one of {', '.join(member_class.__members__)}"
                 ) from None
+        elif hint is bool or bool in typing.get_args(hint):
+            value = as_flag(name, value)
         setattr(group, name, value)
 
 

@@ -27,6 +27,7 @@ import numpy as np
 from device_agents.protocol import RequestError
 from device_agents.runtimes.failure_text import classify, reason
 from device_agents.runtimes.model_facts import ModelFacts
+from device_agents.runtimes.option_values import as_flag, as_threads
 from device_agents.runtimes.session import (
     Progress,
     Session,
@@ -267,7 +268,7 @@ class TfliteCSession(Session):
             raise RequestError(
                 f"loader tflite_c has no option {', '.join(unknown)}; it takes {', '.join(_OPTIONS)}"
             )
-        self._threads = int(self._options.get("threads", 1))
+        self._threads = as_threads("threads", self._options.get("threads", 1))
         self._input_shapes = input_shapes
         self._library = load_library(platform.get("library"))
         self._errors = _Errors()
@@ -315,7 +316,7 @@ class TfliteCSession(Session):
         if path:
             self._external = external = self._load_plugin(str(path))
             delegates[os.path.basename(str(path))] = _CountingDelegate(external, self.facts.node_count)
-        if self._options.get("xnnpack", True):
+        if as_flag("xnnpack", self._options.get("xnnpack", True)):
             if not hasattr(self._library, "TfLiteXNNPackDelegateCreate"):
                 raise StageError(
                     "compile_failed", "this C library has no XNNPACK (option xnnpack: false)", "compile"

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
@@ -40,8 +40,8 @@ class Agent:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
-        self._stdin: Any = self._process.stdin
-        self._stdout: Any = self._process.stdout
+        self._stdin = cast(BinaryIO, self._process.stdin)
+        self._stdout = cast(BinaryIO, self._process.stdout)
         protocol.skip_to_marker(self._stdout)
 
     def ask(self, verb: str, payload: bytes = b"", **fields: Any) -> dict[str, Any]:
