@@ -55,10 +55,10 @@ def environment_of(request: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _platforms_of(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    if request.get("platform") is not None:
+    if request["verb"] in ("probe", "try"):
         yield request["platform"]
-    for plan in [request.get("plan"), *(request.get("plans") or ())]:
-        if plan is not None:
+    elif request["verb"] != "shapes":
+        for plan in request["plans"] if request["verb"] == "interleave" else [request["plan"]]:
             yield from plan["platforms"].values()
 
 
@@ -174,7 +174,7 @@ def _plan_blobs(plan: Any, where: str, inputs: int) -> Iterator[str]:
         here = f"{where}.segments[{number}]"
         if not isinstance(segment, dict):
             raise RequestError(f"{here} is not an object")
-        if segment.get("platform") not in plan["platforms"]:
+        if segment.get("platform") not in list(plan["platforms"]):  # may be anything, even unhashable
             raise RequestError(
                 f"{here}: platform {segment.get('platform')!r} is not among the plan's platforms"
             )
