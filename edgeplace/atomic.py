@@ -14,6 +14,9 @@ from edgeplace.errors import OutputError
 
 Piece = bytes | bytearray | memoryview
 
+_PREFIX = ".edgeplace-"
+"""How temporary names begin; not with the final name, which may be as long as a name can be."""
+
 
 def write_atomic(path: str | Path, pieces: Iterable[Piece], *, mode: int = 0o666) -> None:
     """Write a file: under a temporary name in the same folder, to the disk, then renamed over ``path``.
@@ -28,7 +31,7 @@ def write_atomic(path: str | Path, pieces: Iterable[Piece], *, mode: int = 0o666
     path = Path(path)
     with _explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_PREFIX, suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as stream:
                 for piece in pieces:
@@ -58,7 +61,7 @@ def folder_atomic(path: str | Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "there is a file of this name", str(path))
-        scratch = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+        scratch = Path(tempfile.mkdtemp(dir=path.parent, prefix=_PREFIX, suffix=".tmp"))
         os.chmod(scratch, 0o777 & ~_umask())
     try:
         yield scratch
@@ -73,7 +76,7 @@ def _put_in_place(scratch: Path, path: Path) -> None:
     if not path.exists():
         os.rename(scratch, path)
     else:
-        old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".old"))
+        old = Path(tempfile.mkdtemp(dir=path.parent, prefix=_PREFIX, suffix=".old"))
         os.rename(path, old)  # replaces the empty folder just made
         try:
             os.rename(scratch, path)

@@ -24,6 +24,13 @@ def test_writes_pieces_and_replaces(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["file"]
 
 
+def test_longest_name_there_can_be(tmp_path: Path) -> None:
+    write_atomic(tmp_path / ("n" * 255), [b"x"])
+    with pytest.raises(OutputError, match="too long"):
+        write_atomic(tmp_path / ("n" * 256), [b"x"])
+    assert os.listdir(tmp_path) == ["n" * 255]
+
+
 def test_mode_follows_the_umask(tmp_path: Path) -> None:
     old = os.umask(0o027)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from model_files import available_models
 
+from edgeplace.atomic import write_atomic
 from edgeplace.errors import ModelError
 from edgeplace.testing.models import AUTHORED
 from edgeplace.tflite.reader import Model
@@ -136,6 +138,20 @@ def test_folder_and_saved_model_folder(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as caught:
         Model.load(tmp_path)
     assert "SavedModel" in caught.value.hint
+
+
+def test_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ModelError, match="pipe"):
+        Model.load(tmp_path / "pipe")
+
+
+def test_replacing_the_file_leaves_an_open_model_alone(tmp_path: Path) -> None:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(AUTHORED["branchy"]())
+    model = Model.load(path)
+    write_atomic(path, [b"something else"])
+    assert hashlib.sha256(model.data).hexdigest() == model.sha256
 
 
 def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -90,14 +91,22 @@ class Model:
     def load(cls, path: str | Path) -> Model:
         """Open a file. It is mapped, not read: constants take memory only while they are looked at.
 
+        The file must stay as it is while the model is in use; replacing it by a rename is fine, writing into it is not.
+
         Raises:
             ModelError: There is no such file, it cannot be opened, it is not a ``.tflite`` file, or it is damaged.
         """
         path = Path(path)
+        data: Any = b""
         try:
+            if (
+                not path.is_dir() and path.exists() and not path.is_file()
+            ):  # opening a pipe would wait for ever
+                hint = "write it to a file first"
+                raise ModelError("this is a device or a pipe, not a file", where=str(path), hint=hint)
             with path.open("rb") as stream:
-                size = stream.seek(0, 2)
-                data: Any = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+                if os.fstat(stream.fileno()).st_size:
+                    data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         except FileNotFoundError:
             raise ModelError("there is no such file", where=str(path), hint=_look_alikes(path)) from None
         except IsADirectoryError:
