@@ -17,25 +17,37 @@ Why this is a sound rule
       platform look best does no harm.
 
 What it was held to (``tests/test_measure_decision.py``): on recorded run times and on synthetic noise of every family
-there (autocorrelated, outliers, drift, frequency steps, heavy tails), at the defaults below, a contender that is
-equal or only 1 % faster wins in at most 5 % of the finals and one that is 5 % faster in at least 90 %. Noise of more
-than about 10 % from one round to the next needs more rounds; then the rule gives no false winners, it finds less.
+there (autocorrelated, outliers, drift, frequency steps, bursts, heavy tails), at the numbers of rounds and runs below, a
+contender that is equal wins in at most 5 % of the finals and one that is 5 % faster in at least 90 %. On a machine
+so busy that rounds differ by tens of per cent there are still no more false winners; gains must then be larger to be
+found.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from edgeplace.measure.statistics import CONFIDENCE, paired_ratio
+from edgeplace.measure.statistics import CONFIDENCE, RatioInterval, paired_ratio
 
 DEFAULT_MARGIN = 0.01
-DEFAULT_ROUNDS = 30
+DEFAULT_ROUNDS = 40
 DEFAULT_RUNS_PER_ROUND = 5
+MAX_ROUNDS = 300
+LEAST_FINAL_S = 5.0
+"""A final shorter than this sees one mood of the machine; fast models run more rounds, up to :data:`MAX_ROUNDS`."""
+
 MIN_ROUNDS = 12
 """With fewer rounds a bootstrap interval is too narrow to be believed; nothing but the single platform can win."""
+
+CALM_SCATTER = 0.08
+SETTLED_ROUNDS = 100
+MOST_CAUTION = 3.0
+"""On a machine in a mood (the ratio changes by more than 8 % from one round to the next) fewer than 100 rounds may all lie
+within that mood, so their interval is widened, by up to three times."""
 
 Rounds = Sequence[Sequence[float]]
 """Times of one plan in a final, milliseconds: ``[round][run]``."""
@@ -81,6 +93,26 @@ class Verdict:
     reason: str
 
 
+def final_rounds(
+    p50_ms: Sequence[float], *, runs_per_round: int = DEFAULT_RUNS_PER_ROUND, budget_s: float = math.inf
+) -> int:
+    """How many rounds a final of plans with these medians needs; fixed before it begins.
+
+    :data:`DEFAULT_ROUNDS` are enough against noise that changes from round to round. A scheduler's choice of cores or
+    a neighbour's job lasts for a good part of a second, though, and a final of a fast model is over in less. So a final
+    takes at least :data:`LEAST_FINAL_S`, or :data:`MAX_ROUNDS`.
+
+    Args:
+        p50_ms: Known medians of all plans in the final.
+        budget_s: Most seconds it may take; it never brings the rounds under :data:`MIN_ROUNDS`.
+    """
+    round_s = sum(p50_ms) * runs_per_round / 1000
+    if round_s <= 0:
+        return MAX_ROUNDS
+    wanted = min(max(DEFAULT_ROUNDS, math.ceil(LEAST_FINAL_S / round_s)), MAX_ROUNDS)
+    return max(MIN_ROUNDS, int(min(wanted, budget_s / round_s)))
+
+
 def decide(
     contender_rounds_ms: Rounds,
     incumbent_rounds_ms: Rounds,
@@ -102,19 +134,32 @@ def decide(
     found = paired_ratio(
         contender_rounds_ms, incumbent_rounds_ms, confidence=confidence, lag_rounds=lag_rounds
     )
+    low, high, caution = _with_caution(found)
     numbers = (
-        f"ratio {found.ratio:.3f}, {confidence * 100:g} % interval {found.low:.3f} to {found.high:.3f}"
+        f"ratio {found.ratio:.3f}, {confidence * 100:g} % interval {low:.3f} to {high:.3f}"
         f" over {found.rounds} rounds"
     )
+    if caution > 1:
+        numbers += f" (widened {caution:.1f} times: rounds differ by {found.scatter * 100:.0f} %)"
     if found.rounds < MIN_ROUNDS:
         faster, reason = False, f"{found.rounds} rounds are too few to decide (at least {MIN_ROUNDS})"
-    elif found.high < 1 - margin:
+    elif high < 1 - margin:
         faster, reason = True, f"faster by more than {margin * 100:g} %: {numbers}"
-    elif found.low > 1:
+    elif low > 1:
         faster, reason = False, f"slower: {numbers}"
     else:
         faster, reason = False, f"not faster by more than {margin * 100:g} % beyond doubt: {numbers}"
-    return Decision(faster, found.ratio, (found.low, found.high), found.rounds, reason)
+    return Decision(faster, found.ratio, (low, high), found.rounds, reason)
+
+
+def _with_caution(found: RatioInterval) -> tuple[float, float, float]:
+    """The interval's ends, widened for a machine in a mood, and by how much."""
+    if found.rounds >= SETTLED_ROUNDS:
+        return found.low, found.high, 1.0
+    caution = min(max(found.scatter / CALM_SCATTER, 1.0), MOST_CAUTION)
+    low = found.ratio * (found.low / found.ratio) ** caution
+    high = found.ratio * (found.high / found.ratio) ** caution
+    return low, high, caution
 
 
 def pick_winner(

@@ -122,7 +122,7 @@ def _scale_pixels(path: Path, pixels: npt.NDArray[np.uint8], spec: InputSpec, op
     if dtype in ("int8", "uint8", "int16") and quantization is not None and quantization.scales:
         limits = np.iinfo(dtype)
         steps = np.rint(real / quantization.scales[0]) + (*quantization.zero_points, 0)[0]
-        return np.clip(steps, limits.min, limits.max).astype(dtype)
+        return np.asarray(np.clip(steps, limits.min, limits.max), dtype=dtype)
     raise InputError(
         f"input '{spec.name}' is {spec} without a quantization: pixels cannot be turned into it",
         hint="use .npz with the numbers the model expects",
