@@ -133,13 +133,14 @@ def take_standard_streams() -> tuple[BinaryIO, BinaryIO]:
     Afterwards descriptor 0 is empty and descriptor 1 is the log (standard error). The input is not buffered: what has
     not been read can be seen by ``poll``.
     """
+    nothing = os.open(os.devnull, os.O_RDWR)  # it gets number 2 when standard error is closed, and stays that
     for descriptor in (0, 1):
         os.set_blocking(descriptor, True)  # they may be shared with a process that reads without blocking
     incoming = os.fdopen(os.dup(0), "rb", buffering=0)  # dup makes them close on exec
     outgoing = os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
-    os.close(nothing)
+    if nothing != 2:
+        os.close(nothing)
     os.dup2(2, 1)
     return incoming, outgoing
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from device_agents import protocol
-from device_agents.frame_assembler import FrameAssembler
+from device_agents.frame_assembler import Frame, FrameAssembler
 
 LOG = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class WorkerHandle:
         self._frames = FrameAssembler()
         self._closed = False  # its end of the answers' pipe
         self._unsent: deque[memoryview] = deque()
-        self._answers: deque[tuple[dict[str, Any], bytes]] = deque()
+        self._answers: deque[Frame] = deque()
         self._started = False
         self.position = Position()
         self.jobs_done = 0
@@ -142,7 +142,7 @@ class WorkerHandle:
         on_progress: Callable[[dict[str, Any]], None] = lambda event: None,
         on_tick: Callable[[], None] = lambda: None,
         host: Optional[int] = None,
-    ) -> tuple[dict[str, Any], bytes]:
+    ) -> Frame:
         """Have the worker do one job; gives its answer. After an exception the worker is gone.
 
         Args:

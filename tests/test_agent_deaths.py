@@ -113,12 +113,16 @@ def test_a_plan_runs_and_its_worker_stays_for_the_next(agent: AgentProcess, mode
     assert children_of(agent.process.pid) == before
 
 
-def test_a_worker_with_a_memory_limit_runs_out_of_memory_and_says_so(
+def test_a_worker_that_reaches_its_memory_limit_says_so(
     tmp_path: Path, library: Path, model_file: Callable[[str], Path]
 ) -> None:
-    """The library takes what there is and then fails: the limit, not the board, decides how much that is."""
-    with running_agent(tmp_path / "root", "--worker-memory-bytes", str(3 << 30)) as agent:
+    """The delegate asks for ten times the limit; the board has more, so only the limit can stop it."""
+    limit_bytes = 5 << 28  # 1.25 GiB: enough for the runtime itself
+    platform = delegated(library, "oom_invoke")
+    platform["library_options"]["cap_mb"] = str(10 * limit_bytes >> 20)
+    with running_agent(tmp_path / "root", "--worker-memory-bytes", str(limit_bytes)) as agent:
         model = agent.put(model_file("branchy").read_bytes())
         assert agent.ask("try", model=model, platform=BUILTIN)["ok"]
-        failure = agent.ask("try", model=model, platform=delegated(library, "oom_invoke"))["failure"]
-        assert failure["kind"] == "out_of_memory"
+        failure = agent.ask("try", model=model, platform=platform)["failure"]
+        assert (failure["kind"], failure["stage"]) == ("out_of_memory", "first_run"), failure
+        assert agent.ask("try", model=model, platform=BUILTIN)["ok"]

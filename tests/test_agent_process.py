@@ -228,6 +228,14 @@ def test_the_stream_may_be_one_socket_for_both_ways(tmp_path: Path) -> None:
         ours.close()
 
 
+def test_a_closed_standard_error_does_not_matter(tmp_path: Path) -> None:
+    shell = ["sh", "-c", 'exec "$0" "$@" 2>&-', *AGENT]
+    with running_agent(tmp_path / "root", command=shell) as agent:
+        assert agent.ask("hello")["ok"]
+        some_worker(agent)
+        assert agent.close() == 0
+
+
 def test_a_folder_that_cannot_be_used_is_said_on_the_stream_and_on_stderr(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with running_agent(tmp_path / "file" / "root") as agent:
