@@ -39,7 +39,7 @@ DEGENERATE_PEAK = 1e-3
 DEGENERATE_ERROR = 1e-2
 """... and its error is harmless while it stays under this share of the usual peak (40 dB below it)."""
 LOWEST_SNR_DB = -100.0
-"""A floor's SNR is never written as less: the outputs have nothing in common."""
+"""A floor's SNR and PSNR are never written as less: the outputs have nothing in common."""
 
 ZERO_TOLERANCE = 1e-6
 """An output that the reference always leaves at zero may differ from it by rounding of this size."""
@@ -219,7 +219,11 @@ class Floor:
             pairs = zip(expected, outputs[name], strict=True)
             spread.append(worst([compare(left, right, quantization, peaks) for left, right in pairs]))
         agreement = _worst_of(spread)
-        agreement = replace(agreement, snr_db=max(agreement.snr_db, LOWEST_SNR_DB))
+        agreement = replace(
+            agreement,
+            snr_db=max(agreement.snr_db, LOWEST_SNR_DB),
+            psnr_db=max(agreement.psnr_db, LOWEST_SNR_DB),
+        )
         return cls(agreement, (reference, *others), len(expected), peaks)
 
     def to_dict(self) -> dict[str, Any]:
