@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -14,6 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from accelerators import c_library, require_gpu, require_npu
+from delegate_build import build_test_delegate
+from test_runtimes_delegate import elementwise
 
 from edgeplace.boards import PlatformSpec, load_board, platform_spec, spec_from_wire
 from edgeplace.codegen import Deployment, PythonTarget, write_files
@@ -71,7 +75,9 @@ def toy_deployment(
         format=MAP_FORMAT,
         model=ModelInfo(file="toy.tflite", sha256="0" * 64, nodes=len(names)),
         board=BoardInfo(
-            name="toy", simulated=False, fingerprint={"numpy": "1.26.4", "ai-edge-litert": "2.3.0"}
+            name="toy",
+            simulated=False,
+            fingerprint={"runtime_numpy": "1.26.4", "runtime_ai-edge-litert": "2.3.0"},
         ),
         platforms=dict(platforms),
         segments=tuple(
@@ -388,8 +394,7 @@ def test_state_is_kept_between_calls_and_forgotten_by_reset(
 
 @pytest.mark.npu
 def test_cpu_and_npu_together(tmp_path: Path, model_file: Callable[[str], Path]) -> None:
-    if importlib.util.find_spec("openvino") is None:
-        pytest.skip("OpenVINO is not installed: pip install 'edgeplace[npu-intel]'")
+    require_npu()
     path = model_file("face_landmark")
     placed = Placed(path, ["cpu1", "npu"], tmp_path / "out")
     inputs = placed.inputs()
@@ -399,18 +404,107 @@ def test_cpu_and_npu_together(tmp_path: Path, model_file: Callable[[str], Path])
         assert float(np.abs(left - right).max()) <= 0.02 * max(1.0, float(np.abs(left).max()))
 
 
-def test_the_generated_interpreter_is_the_agents(tmp_path: Path, model_file: Callable[[str], Path]) -> None:
-    from device_agents.runtimes import open_session
+AGENT = """
+import json, sys
+import numpy as np
+from device_agents.runtimes import open_session
+job = json.load(open(sys.argv[1]))
+with np.load(job["inputs"]) as file:
+    rows = {-1: [file[name] for name in job["input_names"]]}
+for number, segment in enumerate(job["segments"]):
+    session = open_session(segment["platform"], segment["file"])
+    rows[number] = session.run([rows[row][position] for row, position in segment["takes"]])
+np.savez(job["outputs"], *[rows[row][position] for row, position in job["gives"]])
+"""
+"""The agent's own sessions over a plan, in a process of their own: foreign libraries may end it."""
 
-    path = model_file("image_classification")
-    placed = Placed(path, ["cpu1"], tmp_path / "out")
+
+def agent_outputs(placed: Placed, inputs: Mapping[str, Any]) -> list[Any]:
+    """What the agent's runtimes give for the same segments on the same platforms."""
+
+    def place(source: Source) -> tuple[int, int]:
+        return (-1, source.index) if source.kind == "input" else (source.index, source.output)
+
+    folder = placed.folder
+    np.savez(folder / "agent_x.npz", **inputs)
+    segments = [
+        {
+            "platform": platform_spec(segment.platform, placed.map.platforms[segment.platform]),
+            "file": str(next((folder / "segments").glob(f"{segment.id}_*.tflite"))),
+            "takes": [place(source) for source in segment.sources],
+        }
+        for segment in placed.plan.segments
+    ]
+    job = {
+        "inputs": str(folder / "agent_x.npz"),
+        "input_names": list(inputs),
+        "segments": segments,
+        "gives": [place(source) for source in placed.plan.outputs],
+        "outputs": str(folder / "agent_y.npz"),
+    }
+    (folder / "job.json").write_text(json.dumps(job))
+    done = subprocess.run(
+        [sys.executable, "-c", AGENT, str(folder / "job.json")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    with np.load(folder / "agent_y.npz") as file:
+        return [file[f"arr_{number}"] for number in range(len(placed.plan.outputs))]
+
+
+def assert_runner_is_the_agent(placed: Placed) -> None:
     inputs = placed.inputs()
-    wire = platform_spec("cpu1", placed.map.platforms["cpu1"])
-    session = open_session(wire, str(placed.folder / "segments" / "0_cpu1.tflite"))
-    expected = session.run(list(inputs.values()))
-    session.close()
-    for left, right in zip(expected, placed.outputs(inputs), strict=True):
+    for left, right in zip(agent_outputs(placed, inputs), placed.outputs(inputs), strict=True):
         np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("name", ["image_classification", "iris_landmark"])
+def test_the_generated_interpreter_is_the_agents(
+    name: str, tmp_path: Path, model_file: Callable[[str], Path]
+) -> None:
+    assert_runner_is_the_agent(Placed(model_file(name), ["cpu1", "cpu_ref", "cpu1"], tmp_path / "out"))
+
+
+@pytest.mark.npu
+@pytest.mark.parametrize("options", ["", ",fallback=true,threads=2"])
+def test_the_generated_npu_code_is_the_agents(
+    options: str, tmp_path: Path, model_file: Callable[[str], Path]
+) -> None:
+    require_npu()
+    names, platforms = ["n", "cpu1", "n"], ["cpu1", f"n=npu{options}"]
+    assert_runner_is_the_agent(Placed(model_file("face_landmark"), names, tmp_path / "out", platforms))
+
+
+@pytest.mark.gpu
+def test_the_generated_gpu_code_is_the_agents(tmp_path: Path, model_file: Callable[[str], Path]) -> None:
+    require_gpu()
+    assert_runner_is_the_agent(
+        Placed(model_file("face_detection_short_range"), ["gpu", "cpu1"], tmp_path / "out")
+    )
+
+
+@pytest.mark.parametrize("options", ["threads=2", "xnnpack=false"])
+def test_the_generated_c_library_code_is_the_agents(
+    options: str, tmp_path: Path, model_file: Callable[[str], Path]
+) -> None:
+    platforms = ["cpu1", f"c=tflite_c:{c_library()},{options}"]
+    assert_runner_is_the_agent(
+        Placed(model_file("face_landmark"), ["cpu1", "c", "c"], tmp_path / "out", platforms)
+    )
+
+
+def test_the_generated_delegate_code_is_the_agents(tmp_path: Path, model_file: Callable[[str], Path]) -> None:
+    library = build_test_delegate(tmp_path)
+    platforms = ["cpu1", f"d=delegate:{library},ops=ADD", f"c=tflite_c:{c_library()},delegate={library}"]
+    path = tmp_path / "elementwise.tflite"
+    path.write_bytes(elementwise())
+    for name in ("d", "c"):
+        placed = Placed(path, [name], tmp_path / name, platforms)
+        assert_runner_is_the_agent(placed)
 
 
 def test_command_line(tmp_path: Path, model_file: Callable[[str], Path]) -> None:

@@ -51,7 +51,8 @@ class PlatformView:
     spec: dict[str, Any]
     module: str
     kernels: str
-    accelerators: tuple[str, ...]
+    accelerator: str
+    fallback: bool
     arguments: tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
@@ -100,7 +101,7 @@ def _context(
 ) -> Mapping[str, Any]:
     graph = deployment.graph
     loaders = {platform.spec["loader"] for platform in platforms}
-    accelerators = {a for platform in platforms for a in platform.accelerators}
+    accelerators = {platform.accelerator for platform in platforms}
     result = delegate_map.result
     inputs = [_tensor_view(graph, t, n) for t, n in zip(graph.inputs, graph.input_names, strict=True)]
     return {
@@ -122,7 +123,7 @@ def _context(
         "needs_preparation": any(_needs_preparation(platform) for platform in platforms),
         "uses_environment": "GPU" in accelerators or any(platform.spec["env"] for platform in platforms),
         "preloads": any(platform.spec["preload"] for platform in platforms),
-        "falls_back": any(len(platform.accelerators) > 1 for platform in platforms),
+        "falls_back": any(platform.fallback for platform in platforms),
         "stateful": any(segment.stateful for segment in segments),
         "inputs": inputs,
         "input_rows": _rows([python_literal((t.name, t.dtype, t.shape)) for t in inputs]),
@@ -193,13 +194,11 @@ def _rows(rows: Sequence[str]) -> str:
 
 def _platform_view(name: str, spec: PlatformSpec) -> PlatformView:
     wire = platform_spec(name, spec)
-    accelerators: tuple[str, ...] = ()
+    accelerator = ""
     arguments: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
     module = kernels = ""
     if spec.loader == "compiled_model":
-        alone = accelerator_of(spec).upper()
-        both = spec.options.get("fallback") and alone != "CPU"
-        accelerators = (alone, f"{alone}|CPU") if both else (alone,)
+        accelerator = accelerator_of(spec).upper()
         arguments = options_arguments(name, spec)
     elif spec.loader == "interpreter":
         module = spec.runtime or "either"
@@ -210,16 +209,15 @@ def _platform_view(name: str, spec: PlatformSpec) -> PlatformView:
         wire,
         module,
         kernels,
-        accelerators,
+        accelerator,
+        bool(spec.options.get("fallback")) and accelerator in ("GPU", "NPU"),
         arguments,
     )
 
 
 def _needs_preparation(platform: PlatformView) -> bool:
     """Whether something must be in place before this platform's libraries are loaded."""
-    return bool(
-        platform.spec["env"] or platform.spec["preload"] or {"GPU", "NPU"} & set(platform.accelerators)
-    )
+    return bool(platform.spec["env"] or platform.spec["preload"] or platform.accelerator in ("GPU", "NPU"))
 
 
 def _refuse_name_clashes(platforms: list[PlatformView]) -> None:
@@ -242,12 +240,13 @@ def _packages(platforms: list[PlatformView], delegate_map: DelegateMap) -> list[
         names.append("ai-edge-litert")
     if "tflite" in modules:
         names.append("tflite-runtime")
-    if any("NPU" in platform.accelerators for platform in platforms):
+    if any(platform.accelerator == "NPU" for platform in platforms):
         names.append("openvino")
     if any(p.spec["loader"] == "tflite_c" and not p.spec["library"] for p in platforms):
         names.append("pymicro-wakeword")
-    versions = delegate_map.board.fingerprint
-    return [f"{name}=={versions[name]}" if isinstance(versions.get(name), str) else name for name in names]
+    board = delegate_map.board.fingerprint
+    versions = {name: board.get(f"runtime_{name}") for name in names}
+    return [f"{name}=={version}" if version else name for name, version in versions.items()]
 
 
 def _npz(constants: Mapping[int, Any]) -> bytes:

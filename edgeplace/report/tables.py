@@ -139,9 +139,7 @@ def platform_tables(facts: Facts) -> list[RenderableType]:
     table = _table("platform", "kind", "there", "what it is, or why not")
     for platform in facts["platforms"]:
         details = platform.get("details") or {}
-        what = platform["reason"] or ", ".join(
-            str(details[key]) for key in ("ran_on", "adapter", "vendor", "version") if details.get(key)
-        )
+        what = platform["reason"] or str(details.get("ran_on") or "")
         if not platform.get("verified", True):
             what += f"{'; ' if what else ''}never run on the real hardware"
         _add(table, [platform["name"], platform["kind"], "yes" if platform["available"] else "no", what])

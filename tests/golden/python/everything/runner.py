@@ -178,12 +178,17 @@ class InterpreterSession:
 
 
 class CompiledModelSession:
-    """A segment compiled by LiteRT for an accelerator; a second entry of ``accelerators`` lets the CPU help."""
+    """A segment compiled by LiteRT for an accelerator; ``with_fallback`` is tried when that refuses alone."""
 
     _environment = None  # one for the process: accelerators register in it once
 
-    def __init__(self, path: Path, accelerators: tuple[str, ...], **options) -> None:
-        self._model = self._compile(path, accelerators, options)
+    def __init__(self, path: Path, accelerator, with_fallback, **options) -> None:
+        try:
+            self._model = self._compile(path, accelerator, options)
+        except RuntimeError:
+            if with_fallback is None:
+                raise
+            self._model = self._compile(path, with_fallback, options)
         key = self._signature = next(iter(self._model.get_signature_list()))
         # The names are in0, in1 ... and out0, out1 ...: sorted, they are in the order of the segment.
         inputs = self._model.get_input_tensor_details(key)
@@ -196,28 +201,16 @@ class CompiledModelSession:
         }
 
     @classmethod
-    def _compile(cls, path: Path, accelerators: tuple[str, ...], options: dict):
+    def _compile(cls, path: Path, accelerators, options: dict):
         from ai_edge_litert import compiled_model as litert
 
         if cls._environment is None:
             cls._environment = litert.Environment.create()
-        for number, names in enumerate(accelerators):
-            flags = litert.HardwareAccelerator.NONE
-            for name in names.split("|"):
-                flags |= litert.HardwareAccelerator[name]
-            options_now = litert.Options(hardware_accelerators=flags, **options)
-            try:
-                model = litert.CompiledModel.from_file(
-                    str(path), environment=cls._environment, options=options_now
-                )
-            except RuntimeError:
-                if number + 1 == len(accelerators):
-                    raise
-                continue
-            if number == 0 and not model.is_fully_accelerated():
-                raise RuntimeError(f"{path.name} does not run on {names} as a whole")
-            return model
-        raise RuntimeError("no accelerator was named")
+        wanted = litert.Options(hardware_accelerators=accelerators, **options)
+        model = litert.CompiledModel.from_file(str(path), environment=cls._environment, options=wanted)
+        if not model.is_fully_accelerated() and accelerators.name in ("GPU", "NPU"):
+            raise RuntimeError(f"{path.name} does not run on {accelerators.name} as a whole")
+        return model
 
     def run(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
         """The segment's outputs, as copies. Reading them waits for the accelerator to finish.
@@ -402,7 +395,8 @@ def open_gpu(path: Path):
 
     return CompiledModelSession(
         path,
-        accelerators=("GPU", "GPU|CPU"),
+        litert.HardwareAccelerator.GPU,
+        with_fallback=litert.HardwareAccelerator.GPU | litert.HardwareAccelerator.CPU,
         cpu_options=litert.CpuOptions(num_threads=1),
         gpu_options=litert.GpuOptions(enforce_f32=True),
     )
@@ -414,7 +408,8 @@ def open_npu(path: Path):
 
     return CompiledModelSession(
         path,
-        accelerators=("NPU",),
+        litert.HardwareAccelerator.NPU,
+        with_fallback=None,
         cpu_options=litert.CpuOptions(num_threads=3),
         intel_openvino_options=litert.IntelOpenVinoOptions(
             graph_backend=litert.IntelOpenVinoOptions.GRAPH_BACKEND.CPU,

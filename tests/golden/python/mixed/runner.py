@@ -103,8 +103,8 @@ class CompiledModelSession:
 
     _environment = None  # one for the process: accelerators register in it once
 
-    def __init__(self, path: Path, accelerators: tuple[str, ...], **options) -> None:
-        self._model = self._compile(path, accelerators, options)
+    def __init__(self, path: Path, accelerator, **options) -> None:
+        self._model = self._compile(path, accelerator, options)
         key = self._signature = next(iter(self._model.get_signature_list()))
         # The names are in0, in1 ... and out0, out1 ...: sorted, they are in the order of the segment.
         inputs = self._model.get_input_tensor_details(key)
@@ -117,16 +117,15 @@ class CompiledModelSession:
         }
 
     @classmethod
-    def _compile(cls, path: Path, accelerators: tuple[str, ...], options: dict):
+    def _compile(cls, path: Path, accelerators, options: dict):
         from ai_edge_litert import compiled_model as litert
 
         if cls._environment is None:
             cls._environment = litert.Environment.create()
-        (name,) = accelerators
-        options_now = litert.Options(hardware_accelerators=litert.HardwareAccelerator[name], **options)
-        model = litert.CompiledModel.from_file(str(path), environment=cls._environment, options=options_now)
-        if not model.is_fully_accelerated():
-            raise RuntimeError(f"{path.name} does not run on {name} as a whole")
+        wanted = litert.Options(hardware_accelerators=accelerators, **options)
+        model = litert.CompiledModel.from_file(str(path), environment=cls._environment, options=wanted)
+        if not model.is_fully_accelerated() and accelerators.name in ("GPU", "NPU"):
+            raise RuntimeError(f"{path.name} does not run on {accelerators.name} as a whole")
         return model
 
     def run(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
@@ -163,7 +162,7 @@ def open_npu(path: Path):
 
     return CompiledModelSession(
         path,
-        accelerators=("NPU",),
+        litert.HardwareAccelerator.NPU,
         cpu_options=litert.CpuOptions(num_threads=1),
         intel_openvino_options=litert.IntelOpenVinoOptions(
             graph_backend=litert.IntelOpenVinoOptions.GRAPH_BACKEND.CPU
