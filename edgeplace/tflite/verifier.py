@@ -93,7 +93,7 @@ class _Verifier:
         self._buffers = tables_of(model["buffers"])
         self._subgraphs = tables_of(model["subgraphs"])
         self._codes = tables_of(model["operator_codes"])
-        self._elements_left = len(file)
+        self._bytes_left = 2 * len(file)
 
     def run(self) -> None:
         if self._model["version"] != SCHEMA_VERSION:
@@ -119,24 +119,24 @@ class _Verifier:
     def _error(self, reason: str, hint: str = "") -> ModelError:
         return ModelError(reason, where=self._where, hint=hint or "convert or download the model again")
 
-    def _charge(self, elements: int) -> None:
-        """Count what a walk over the model visits.
+    def _charge(self, size: int) -> None:
+        """Count what a walk over the model visits, in bytes it takes in a file that shares nothing.
 
         Tables and vectors may be shared, so a small file can spell out a model of any size: a thousand subgraphs that
-        are one, with a thousand operators that are one. An element that is not shared takes four bytes of the file.
+        are one, with a thousand operators that are one. Writers share little, so twice the file is plenty.
         """
-        self._elements_left -= elements
-        if self._elements_left < 0:
+        self._bytes_left -= size
+        if self._bytes_left < 0:
             raise self._error("it refers to the same parts so often that it is larger than its file can be")
 
     def _tables(self, vector: list[Table] | None) -> list[Table]:
         tables = tables_of(vector)
-        self._charge(len(tables))
+        self._charge(sum(8 + 4 * len(table.values) for table in tables))  # the offset, the table, its fields
         return tables
 
     def _numbers(self, vector: Any) -> list[int]:
         if vector is not None:
-            self._charge(len(vector))
+            self._charge(vector.nbytes)
         return numbers_of(vector)
 
     def _check_range(self, numbers: Iterable[int], limit: int, what: str, least: int = 0) -> None:
@@ -204,7 +204,7 @@ class _Verifier:
             if options is not None:
                 fields = options.type.fields
                 vectors = [v for name, v in options.values.items() if fields[name].kind == "scalars"]
-                self._charge(sum(map(len, vectors)))
+                self._charge(sum(vector.nbytes for vector in vectors))
         offset, size = operator["large_custom_options_offset"], operator["large_custom_options_size"]
         if offset > 1 and offset + size > len(self._file):
             raise self._error(f"{where}: its options are {size} bytes at byte {offset}, outside the file")
@@ -244,7 +244,7 @@ class _Verifier:
         if quantization is None:
             return
         scales, points = quantization["scale"], quantization["zero_point"]
-        self._charge(sum(len(vector) for vector in (scales, points) if vector is not None))
+        self._charge(sum(vector.nbytes for vector in (scales, points) if vector is not None))
         if scales is not None and len(scales) > 1:
             axis = quantization["quantized_dimension"]
             if not 0 <= axis < len(shape):
