@@ -56,6 +56,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         options.blob_cap_bytes,
         lambda variables: _start_worker(variables, options.worker_memory_bytes),
         HealthSources(sys=options.sys_root, proc=options.proc_root),
+        options.owner,
     )
     return daemon.serve()
 
@@ -75,6 +76,9 @@ def _parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     )
     parser.add_argument("--blob-cap-bytes", type=_positive, default=DEFAULT_CAP_BYTES, metavar="N")
     parser.add_argument("--worker-memory-bytes", type=_positive, metavar="N", help="limit of the worker")
+    parser.add_argument(
+        "--owner", default="", metavar="ID", help="names the host's session; ends the agent it left behind"
+    )
     parser.add_argument("--log", type=Path, metavar="FILE", help="where standard error goes")
     parser.add_argument(
         "--sys-root", type=Path, default=Path("/sys"), metavar="DIR", help="for emulated boards"

@@ -6,9 +6,7 @@ sends something that is no frame, or when it gets SIGTERM, SIGHUP or SIGINT; the
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import select
 import time
 from collections.abc import Callable
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Optional
 
 from device_agents import identity, protocol, requests
+from device_agents.board_lock import BoardLock
 from device_agents.health import HealthSources, read_health
 from device_agents.protocol import RequestError
 from device_agents.store import CHUNK_BYTES, BlobStore
@@ -40,6 +39,7 @@ class Daemon:
         blob_cap_bytes: How many bytes of blobs are kept.
         start_worker: Starts a worker process with these variables added to its environment.
         sources: Where health facts come from.
+        owner: Names the host's session (:class:`BoardLock`).
         tick_s: Time between two heartbeats.
     """
 
@@ -51,6 +51,7 @@ class Daemon:
         blob_cap_bytes: int,
         start_worker: Callable[[dict[str, str]], WorkerHandle],
         sources: HealthSources,
+        owner: str = "",
         tick_s: float = TICK_S,
     ) -> None:
         self._incoming = incoming
@@ -58,7 +59,7 @@ class Daemon:
         self._root = root
         self._blob_cap_bytes = blob_cap_bytes
         self._opened: Optional[BlobStore] = None
-        self._lock: Optional[int] = None
+        self._lock = BoardLock(root / "lock", owner)
         self._start_worker = start_worker
         self._sources = sources
         self.tick_s = tick_s
@@ -165,8 +166,7 @@ class Daemon:
         """
         if self._opened is None:
             try:
-                if self._lock is None:
-                    self._lock = _lock_file(self._root / "lock")
+                self._lock.take(self._heartbeat_when_due)
                 self._opened = BlobStore(self._blobs_dir, self._blob_cap_bytes, self._heartbeat_when_due)
             except OSError as error:
                 raise RequestError(
@@ -296,23 +296,3 @@ class _Payload:
         """Read past what nobody wanted."""
         while self.read(CHUNK_BYTES):
             pass
-
-
-def _lock_file(path: Path) -> int:
-    """Lock a file until this process ends; gives the descriptor that holds it.
-
-    Raises:
-        RequestError: ``busy``: another process has it.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(descriptor, 20).decode(errors="replace").strip() or "unknown"
-        os.close(descriptor)
-        raise RequestError(
-            f"another agent works on this board (process {holder}, folder {path.parent})", "busy"
-        ) from None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-    return descriptor

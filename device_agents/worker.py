@@ -43,7 +43,7 @@ import resource
 import signal
 import threading
 import traceback
-from typing import Any, BinaryIO, Callable, Optional
+from typing import Any, BinaryIO, Callable, Optional, cast
 
 from device_agents import protocol
 
@@ -137,12 +137,35 @@ def take_standard_streams() -> tuple[BinaryIO, BinaryIO]:
     for descriptor in (0, 1):
         os.set_blocking(descriptor, True)  # they may be shared with a process that reads without blocking
     incoming = os.fdopen(os.dup(0), "rb", buffering=0)  # dup makes them close on exec
-    outgoing = os.fdopen(os.dup(1), "wb")
+    outgoing = cast(BinaryIO, _WholeWriter(os.dup(1)))
     os.dup2(nothing, 0)
     if nothing != 2:
         os.close(nothing)
     os.dup2(2, 1)
     return incoming, outgoing
+
+
+class _WholeWriter:
+    """Writes all it is given before it returns and holds nothing back.
+
+    A buffered file keeps what a peer who stopped reading did not take, and then hangs the process when it ends.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, data: protocol.Buffer) -> int:
+        view = memoryview(data).cast("B") if memoryview(data).nbytes else memoryview(b"")
+        left = view
+        while left.nbytes:
+            left = left[os.write(self._descriptor, left) :]
+        return view.nbytes
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def fileno(self) -> int:
+        return self._descriptor
 
 
 def _prepare_process(memory_bytes: Optional[int]) -> None:

@@ -117,7 +117,7 @@ def test_a_worker_that_reaches_its_memory_limit_says_so(
     tmp_path: Path, library: Path, model_file: Callable[[str], Path]
 ) -> None:
     """The delegate asks for ten times the limit; the board has more, so only the limit can stop it."""
-    limit_bytes = 5 << 28  # 1.25 GiB: enough for the runtime itself
+    limit_bytes = 3 << 28  # 0.75 GiB: enough for the runtime itself
     platform = delegated(library, "oom_invoke")
     platform["library_options"]["cap_mb"] = str(10 * limit_bytes >> 20)
     with running_agent(tmp_path / "root", "--worker-memory-bytes", str(limit_bytes)) as agent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import struct
@@ -210,6 +211,27 @@ def test_a_second_agent_in_the_same_folder_is_refused_until_the_first_ends(tmp_p
         assert second.ask("have", hashes=[sha256(b"mine")])["missing"] == []
 
 
+def test_a_host_that_comes_back_ends_the_agent_it_left_behind(tmp_path: Path) -> None:
+    root, owner = tmp_path / "root", ("--owner", "5f3a")
+    with running_agent(root, *owner) as left_behind, running_agent(root, *owner) as new:
+        data = left_behind.put(b"kept")
+        with watched(some_worker(left_behind)) as worker:
+            assert new.ask("have", hashes=[data])["missing"] == []
+            assert left_behind.wait() == 128 + signal.SIGTERM
+            wait_until_gone(worker)
+        with running_agent(root, "--owner", "other") as stranger:
+            assert stranger.ask("have", hashes=[])["error"]["kind"] == "busy"
+        assert new.ask("have", hashes=[data])["ok"]
+
+
+def test_an_agent_whose_host_stopped_reading_still_ends_on_a_signal(agent: AgentProcess) -> None:
+    """What happens behind a dead link: the answer does not go out, and nobody closes anything."""
+    agent.send("have", hashes=[sha256(bytes([number % 256, number // 256])) for number in range(4000)])
+    select.select([agent.stdout], [], [])  # the answer, larger than a pipe, is on its way
+    agent.process.send_signal(signal.SIGTERM)
+    assert agent.wait() == 128 + signal.SIGTERM
+
+
 def test_the_stream_may_be_one_socket_for_both_ways(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     with theirs:
@@ -273,7 +295,13 @@ class HostedDaemon:
         self._outgoing = os.fdopen(agent_write, "wb")
         self.exit_code: int | None = None
         self.daemon = Daemon(
-            self._incoming, self._outgoing, root, 1 << 20, self._start_worker, HealthSources(), tick_s
+            self._incoming,
+            self._outgoing,
+            root,
+            1 << 20,
+            self._start_worker,
+            HealthSources(),
+            tick_s=tick_s,
         )
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
