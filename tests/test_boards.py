@@ -22,6 +22,8 @@ from edgeplace.boards import (
 from edgeplace.errors import EdgePlaceError, InputError, ProfileError, UnknownNameError
 from edgeplace.schema import dump_model, json_schema, parse_model
 
+ROOT = Path(__file__).resolve().parent.parent
+
 PROFILE = """\
 format: edgeplace/board@1
 name: pi
@@ -160,6 +162,16 @@ def test_extending_a_board_merges_ssh_agent_and_platforms(boards_dir: Path) -> N
     assert board.platforms["cpu"].options == {"threads": 3}
     assert board.platforms["cpu"].loader == "interpreter"
     assert list(board.platforms) == ["cpu", "tpu"]
+
+
+def test_a_platform_that_says_its_kind_replaces_the_one_taken_over(boards_dir: Path) -> None:
+    text = (ROOT / "docs" / "adding-a-board.md").read_text()
+    (boards_dir / "imx8mp.yaml").write_text(text.split("```yaml\n")[1].split("```")[0])
+    board = load_board("imx8mp", [boards_dir])
+    assert set(board.platforms) == {"cpu", "cpu1", "cpu_ref", "gpu", "npu"}
+    assert board.platforms["cpu"].options == {"kernels": "xnnpack", "threads": 3}
+    assert board.platforms["npu"].loader == "interpreter"
+    assert board.platforms["npu"].options == {"threads": 1}
 
 
 @pytest.mark.parametrize(

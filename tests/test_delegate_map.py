@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,14 @@ def test_the_file_reads_as_the_design_shows_it() -> None:
     plain = yaml.safe_load("\n".join(lines))
     assert plain["baselines"] == {"npu": 0.93, "cpu": 1.15, "gpu": "unsupported: CUSTOM is not supported"}
     jsonschema.validate(plain, json_schema(DelegateMap))
+
+
+def test_the_example_in_the_reference_is_a_valid_map() -> None:
+    page = (Path(__file__).resolve().parent.parent / "docs" / "delegate-map.md").read_text()
+    text = re.sub(r"([0-9a-f]{8})\.\.\.", r"\1" * 8, page.split("```yaml\n")[1].split("```")[0])
+    example = parse_map(text, "delegate-map.md")
+    validate_map(example)
+    assert len(explain_map(example)) > 8
 
 
 def test_equal_outputs_have_an_infinite_snr_in_the_file() -> None:

@@ -143,6 +143,12 @@ def _extend(document: Document, base_name: str, boards_dirs: Sequence[Path]) -> 
         )
     base = validate_document(BoardProfile, base_document)
     inherited = base.model_dump(exclude_defaults=True, include={"ssh", "agent", "platforms"})
+    # An entry that says what it is stands for itself; one that does not changes the one taken over.
+    own = document.value.get("platforms")
+    if isinstance(own, dict):
+        complete = {name for name, entry in own.items() if isinstance(entry, dict) and "kind" in entry}
+        kept = {name: entry for name, entry in inherited["platforms"].items() if name not in complete}
+        inherited = {**inherited, "platforms": kept}
     return replace(document, value=merge_values(inherited, document.value))
 
 
