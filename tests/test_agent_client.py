@@ -431,7 +431,7 @@ def test_heartbeats_keep_a_slow_request_alive_until_its_deadline(fake: Callable[
     client = fake(fake_bundle(beat), on_progress=seen.append)
     client._heartbeat_timeout_s = 0.1  # only added to the deadline here
     with pytest.raises(AgentLost, match="did not answer 'shapes' in the time it was given"):
-        client.shapes("0" * 64, deadline_s=0.3)
+        client.shapes("0" * 64, deadline_s=1.0)
     assert seen[0] == Progress("heartbeat", "compile", 3, "npu", 1.5, {"runs": 7})
     assert len(seen) > 2
 
@@ -631,15 +631,16 @@ def test_an_agent_killed_over_ssh_is_a_lost_agent(remote: SshTransport) -> None:
 def test_a_frozen_board_is_noticed_by_the_missing_heartbeat_and_the_old_agent_makes_room(
     server: Sshd, remote: SshTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh_module, "CLOSE_TIMEOUT_S", 0.3)
     with AgentClient(remote, python=sys.executable) as client:
         array = np.arange(9)
         client.ensure_arrays([array])  # from here on the agent keeps the board for itself
         assert client._conversation is not None
         client._conversation._heartbeat_timeout_s = 0.5
         assert server.signal_connections(signal.SIGSTOP)
-        with pytest.raises(AgentLost, match="no sign of life"):
-            client.health()
+        with monkeypatch.context() as patch:
+            patch.setattr(ssh_module, "CLOSE_TIMEOUT_S", 0.3)
+            with pytest.raises(AgentLost, match="no sign of life"):
+                client.health()
         client.reconnect()
         client.ensure_arrays([array])  # not refused as "busy", though nobody told the old agent
 

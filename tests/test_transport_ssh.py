@@ -308,13 +308,19 @@ def test_a_connection_killed_while_a_command_runs(own_server: Sshd, tmp_path: Pa
     board.close()
 
 
-def test_run_on_a_connection_that_breaks_is_a_link_error(own_server: Sshd) -> None:
-    board = SshTransport(target_for(own_server))
-    board.connect()
-    killer = threading.Timer(0.3, own_server.signal_connections, [signal.SIGKILL])
+def test_run_on_a_connection_that_breaks_is_a_link_error(own_server: Sshd, tmp_path: Path) -> None:
+    fifo = tmp_path / "opened by the command"
+    os.mkfifo(fifo)
+
+    def kill_once_it_runs() -> None:
+        with fifo.open():  # waits until the command has opened it
+            own_server.signal_connections(signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_once_it_runs, daemon=True)
     killer.start()
-    with pytest.raises(LinkError, match="the connection broke while 'sleep' ran"):
-        board.run(["sleep", "600"], 60)
+    board = SshTransport(target_for(own_server))
+    with pytest.raises(LinkError, match="the connection broke while 'sh' ran"):
+        board.run(["sh", "-c", 'exec 3>"$1"; sleep 600', "sh", str(fifo)], 60)
     killer.join()
     board.close()
 
@@ -322,11 +328,11 @@ def test_run_on_a_connection_that_breaks_is_a_link_error(own_server: Sshd) -> No
 def test_a_frozen_board_is_given_up(
     own_server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh_module, "CHANNEL_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(ssh_module, "CLOSE_TIMEOUT_S", 0.3)
     board = SshTransport(target_for(own_server))
     stream = board.open_stream(["sh", "-c", "echo on; cat"], tmp_path / "log")
     assert stream.reader.readline() == b"on\n"
+    monkeypatch.setattr(ssh_module, "CHANNEL_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(ssh_module, "CLOSE_TIMEOUT_S", 0.3)
     assert own_server.signal_connections(signal.SIGSTOP)
     with pytest.raises(LinkError):
         board.run(["true"], 0.5)

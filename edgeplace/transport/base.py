@@ -107,7 +107,8 @@ class Stream(ABC):
     @abstractmethod
     def exit_status(self, timeout_s: float = 0.0) -> int | None:
         """How the command ended, waiting up to ``timeout_s``: exit code, negative signal number, or ``None`` when
-        it still runs or nothing is known (SSH does not tell after a lost connection or for an ended-by-signal)."""
+        it still runs or nothing is known (SSH does not tell after a lost connection or for an ended-by-signal).
+        When it has ended, the log is complete, as far as ``timeout_s`` allows."""
 
     @abstractmethod
     def abort(self) -> None:

@@ -127,7 +127,7 @@ class SshTransport(Transport):
         channel, reader = self._start(
             argv,
             lambda chatter: LOG.debug("before '%s': %r", argv[0], chatter),
-            min(timeout_s, CHANNEL_TIMEOUT_S),
+            CHANNEL_TIMEOUT_S,
         )
         errors = bytearray()
         drain = drain_stderr(channel, errors.extend)
@@ -308,6 +308,7 @@ class _SshStream(Stream):
         self._channel.status_event.wait(timeout_s)
         if not self._channel.exit_status_ready():
             return None
+        self._drain.join(timeout_s)  # its last words may still be on their way to the log
         status = self._channel.exit_status
         return None if status == -1 else status
 
@@ -317,7 +318,10 @@ class _SshStream(Stream):
         # sshd leaves a command alone whose channel is closed; one that hangs would keep the board busy for ever.
         if running and self._raw.remote_pid and self._transport.alive():
             with contextlib.suppress(LinkError):
-                self._transport.run(["kill", "-KILL", str(self._raw.remote_pid)], CLOSE_TIMEOUT_S)
+                argv = ["kill", "-KILL", str(self._raw.remote_pid)]
+                killer, _ = self._transport._start(argv, lambda chatter: None, CLOSE_TIMEOUT_S)
+                killer.status_event.wait(CLOSE_TIMEOUT_S)
+                self._transport._close_channel(killer)
 
     def close(self, grace_s: float = 2.0) -> None:
         with (
@@ -325,7 +329,7 @@ class _SshStream(Stream):
             contextlib.suppress(*LINK_FAILURES),
         ):
             self._channel.shutdown_write()
-        self._channel.status_event.wait(grace_s)
+        self.exit_status(grace_s)
         self.abort()
         for file in (self.writer, self.reader):
             with contextlib.suppress(OSError):
