@@ -10,7 +10,7 @@ Every merge keeps the units acyclic, and where there is a choice it removes the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Literal
 
 from edgeplace.graph.bonds import CROSSING_TYPES
@@ -152,38 +152,55 @@ def _reasons(groups: Groups, bonds: Sequence[Bond]) -> Mapping[int, tuple[str, .
 
 
 def _merge_light(groups: Groups, share: float) -> None:
-    """Merge what cannot pay for a hand-over into its neighbours, the lightest first, until nothing is left to merge.
+    """Merge what cannot pay for a hand-over into its neighbours, in rounds, until nothing is left to merge.
 
-    That is every group with less than ``share`` of the work, and, in a graph that has multiply-accumulates at all,
-    those that only move or map elements.
+    First, in a graph that has multiply-accumulates at all, what only moves or maps elements goes with the neighbour
+    over whose border most bytes go. Then every group with less than ``share`` of the work is merged, the lightest
+    first, with a neighbour that is light itself when there is one. A light group takes in one other per round, so
+    that groups grow evenly and not into one.
     """
     graph = groups.graph
     work = {group: _work(graph, members) for group, members in groups.members.items()}
     light = sum(work.values()) * share
+    heavy = {group for group, effort in work.items() if effort >= light}
     has_macs = any(graph.nodes[node].macs for members in groups.members.values() for node in members)
     merged = True
     while merged:
         merged = False
+        grown: set[int] = set()
         for group in sorted(groups.members, key=lambda name: (work[name], name)):
             if group not in groups.members:
                 continue
-            cheap = has_macs and _is_cheap(graph, groups.members[group])
-            if work[group] >= light and not cheap:
+            if has_macs and _is_cheap(graph, groups.members[group]):
+                partner = _best_partner(groups, group)
+            elif group not in heavy and group not in grown:
+                partner = _best_partner(groups, group, heavy)
+                if partner in grown and partner not in heavy:
+                    continue  # in the next round
+            else:
                 continue
-            partner = _best_partner(groups, group)
             if partner is not None:
                 total = work.pop(group) + work.pop(partner)
-                work[groups.merge(group, partner)] = total
+                heavy -= {group, partner}
+                name = groups.merge(group, partner)
+                work[name] = total
+                grown.add(name)
+                if total >= light:
+                    heavy.add(name)
                 merged = True
 
 
-def _best_partner(groups: Groups, group: int) -> int | None:
-    """The neighbour over whose border most bytes go; of equals the latest maker, then the earliest reader."""
+def _best_partner(groups: Groups, group: int, avoid: Container[int] = ()) -> int | None:
+    """The neighbour over whose border most bytes go; of equals the latest maker, then the earliest reader.
+
+    Args:
+        avoid: Neighbours that come after all others.
+    """
     graph = groups.graph
     kind = _kind(graph, groups.members[group])
     makers = [(-groups.edge_bytes(maker, group), 0, -maker, maker) for maker in groups.before[group]]
     readers = [(-groups.edge_bytes(group, reader), 1, reader, reader) for reader in groups.after[group]]
-    for *_, other in sorted(makers + readers):
+    for *_, other in sorted(makers + readers, key=lambda choice: (choice[-1] in avoid, choice)):
         if _fit(kind, _kind(graph, groups.members[other])) and groups.may_merge(group, other):
             return other
     return None

@@ -43,9 +43,9 @@ class Groups:
             if start != end:
                 self.after[start].setdefault(end, set()).update(tensors)
                 self.before[end].setdefault(start, set()).update(tensors)
-
-    def __len__(self) -> int:
-        return len(self.members)
+        # A topological order of the groups that every merge keeps right, with holes (None) where groups vanished.
+        self._slots: list[int | None] = list(self.in_order())
+        self._slot = {group: slot for slot, group in enumerate(self._slots) if group is not None}
 
     def edge_bytes(self, source: int, target: int) -> int:
         """Bytes of the tensors that go from one group to the other."""
@@ -53,11 +53,14 @@ class Groups:
 
     def may_merge(self, one: int, other: int) -> bool:
         """Whether the two can become one without a third that needs it and is needed by it."""
-        return not (self._has_detour(one, other) or self._has_detour(other, one))
+        first, second = sorted((one, other), key=self._slot.__getitem__)
+        between = self._reached(first, self._slot[second])
+        return not any(group in self.before[second] for group in between)
 
     def merge(self, one: int, other: int) -> int:
         """Make one group of two for which :meth:`may_merge` holds; gives its name."""
         keep, gone = min(one, other), max(one, other)
+        self._reorder(keep, gone)
         self.members[keep] = sorted(
             self.members[keep] + self.members.pop(gone), key=self.position.__getitem__
         )
@@ -73,18 +76,36 @@ class Groups:
         """The groups in a topological order: of those that may come next, the one that begins first."""
         return topological(self.members, {group: list(self.after[group]) for group in self.members})
 
-    def _has_detour(self, start: int, end: int) -> bool:
-        """Whether a path of more than one step leads from ``start`` to ``end``."""
-        seen = {group for group in self.after[start] if group != end}
-        waiting = list(seen)
+    def _reached(self, start: int, limit: int) -> set[int]:
+        """The groups in slots before ``limit`` that a path from ``start`` leads to, without ``start``."""
+        seen: set[int] = set()
+        waiting = [start]
         while waiting:
             for group in self.after[waiting.pop()]:
-                if group == end:
-                    return True
-                if group not in seen:
+                if group not in seen and self._slot[group] < limit:
                     seen.add(group)
                     waiting.append(group)
-        return False
+        return seen
+
+    def _reorder(self, keep: int, gone: int) -> None:
+        """Bring the slots from the first to the second of two groups in the order that holds when they are one.
+
+        What the first leads to comes after both, everything else between them comes before. (Only the stretch
+        between the two is touched, as in the dynamic topological order of Pearce and Kelly, 2006.)
+        """
+        low, high = sorted((self._slot[keep], self._slot[gone]))
+        first = self._slots[low]
+        assert first is not None
+        later = self._reached(first, high)
+        between = [group for group in self._slots[low + 1 : high] if group is not None]
+        stretch: list[int | None] = [group for group in between if group not in later]
+        stretch += [keep, *(group for group in between if group in later)]
+        stretch += [None] * (high - low + 1 - len(stretch))
+        self._slots[low : high + 1] = stretch
+        del self._slot[gone]
+        for slot, group in enumerate(stretch, start=low):
+            if group is not None:
+                self._slot[group] = slot
 
 
 def topological(names: Iterable[int], after: dict[int, list[int]]) -> list[int]:
