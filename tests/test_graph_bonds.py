@@ -301,8 +301,11 @@ def test_shapes_found_by_allocating_settle_open_sizes() -> None:
     shapes = {x: (1, 4, 4, 3)} | {
         tensor.index: (12, 4) for tensor in model.subgraphs[0].tensors if tensor.shape == (1, 4)
     }
-    assert build_graph(model).bonds
-    assert build_graph(model, shapes=shapes).bonds == ()
+    as_it_stands, allocated = build_graph(model), build_graph(model, shapes=shapes)
+    assert as_it_stands.bonds
+    assert len(as_it_stands.doubtful_sizes) == 1  # the other open tensor only follows from it
+    assert allocated.bonds == ()
+    assert allocated.doubtful_sizes == frozenset()
 
 
 def test_a_shape_that_the_file_left_out_is_not_believed() -> None:

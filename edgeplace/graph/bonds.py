@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from edgeplace.graph.graph import Bond
 from edgeplace.graph.ops import STATE_OPS
-from edgeplace.graph.sizes import SizeFacts, is_foldable, named, size_facts
+from edgeplace.graph.sizes import SizeFacts, is_foldable, named
 from edgeplace.tflite.model import BITS_PER_ELEMENT, Operator, Tensor
 from edgeplace.tflite.schema_types import TENSOR_TYPE_NAMES
 
@@ -42,18 +42,19 @@ def find_bonds(
     tensors: Sequence[Tensor],
     consumers: Mapping[int, tuple[int, ...]],
     producer: Mapping[int, int],
+    facts: SizeFacts,
 ) -> tuple[Bond, ...]:
     """Every reason why nodes of one subgraph must stay together.
 
     Args:
         operators: The subgraph's operators in execution order.
         tensors: Its tensors, with the shapes in force.
+        facts: What is known about their sizes.
     """
     position = {operator.index: at for at, operator in enumerate(operators)}
     bonded: dict[str, set[int]] = {}
     for reason, nodes in _state_groups(model, operators, tensors, consumers):
         bonded.setdefault(reason, set()).update(nodes)
-    facts = size_facts(model, operators, tensors)
     for number, reason in _uncrossable(operators, tensors, facts):
         nodes = set(consumers.get(number, ()))
         if number in producer:

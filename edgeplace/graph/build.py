@@ -11,7 +11,7 @@ from edgeplace.errors import ModelError, UnknownNameError
 from edgeplace.graph.bonds import constant_nodes, find_bonds
 from edgeplace.graph.features import called_weight_bytes, operator_macs
 from edgeplace.graph.graph import Graph, Node
-from edgeplace.graph.sizes import named
+from edgeplace.graph.sizes import named, size_facts
 from edgeplace.registry import nearest_name_hint
 from edgeplace.tflite.model import Operator, Signature, Subgraph, Tensor
 
@@ -45,6 +45,7 @@ def build_graph(
     ordered = [subgraph.operators[index] for index in order]
     folded = constant_nodes(ordered, tensors, consumers)
     computed_weights = {number for node in folded for number in subgraph.operators[node].outputs}
+    facts = size_facts(model, ordered, tensors)
     return Graph(
         model_name=model.name,
         model_sha256=model.sha256,
@@ -59,8 +60,9 @@ def build_graph(
         order=order,
         producer=producer,
         consumers=consumers,
-        bonds=find_bonds(model, ordered, tensors, consumers, producer),
+        bonds=find_bonds(model, ordered, tensors, consumers, producer, facts),
         constant_nodes=folded,
+        doubtful_sizes=facts.doubtful,
     )
 
 

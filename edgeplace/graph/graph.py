@@ -71,6 +71,8 @@ class Graph:
         bonds: What must not be separated (DESIGN section 4).
         constant_nodes: Nodes that only turn constants into constants for other nodes (DEQUANTIZE of fp16 weights,
             DENSIFY ...): they go along with whoever reads them.
+        doubtful_sizes: Tensors whose shape the file leaves open or gives wrongly, so that they are not cut at.
+            Allocating the model tells it; with ``build_graph(shapes=...)`` they become tensors like any other.
     """
 
     model_name: str
@@ -88,6 +90,7 @@ class Graph:
     consumers: Mapping[int, tuple[int, ...]]
     bonds: tuple[Bond, ...] = ()
     constant_nodes: frozenset[int] = frozenset()
+    doubtful_sizes: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ def inspect_model(model: Model, graph: Graph, *unit_graphs: UnitGraph) -> dict[s
 
     Keys: ``model`` (the file), ``entry`` (which graph of it, its inputs and outputs), ``totals``, ``operator_counts``
     (by type, most frequent first), ``operators``, ``tensors``, ``inseparable`` (groups of operators that must stay
-    together, each with its reasons), ``copied`` (constant producers that go along with their readers) and ``units``
-    (by granularity, for each of ``unit_graphs``).
+    together, each with its reasons), ``copied`` (constant producers that go along with their readers),
+    ``doubtful_sizes`` (tensors whose shape in the file cannot be believed) and ``units`` (by granularity, for each of
+    ``unit_graphs``).
     """
     counts = Counter(node.custom_code or node.op_type for node in graph.nodes)
     return {
@@ -55,6 +56,7 @@ def inspect_model(model: Model, graph: Graph, *unit_graphs: UnitGraph) -> dict[s
             if unit.bonds
         ],
         "copied": sorted(graph.constant_nodes),
+        "doubtful_sizes": sorted(graph.doubtful_sizes),
         "units": {unit_graph.granularity: _units(unit_graph) for unit_graph in unit_graphs},
     }
 

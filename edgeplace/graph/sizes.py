@@ -46,10 +46,13 @@ class SizeFacts:
     Attributes:
         dynamic: Tensor number -> why its size is not known ahead.
         known: Tensors whose values are known ahead: constants and what is computed from constants and known shapes.
+        doubtful: Those of ``dynamic`` that are only so because the file's own shape cannot be believed; allocating
+            the model tells their true one.
     """
 
     dynamic: Mapping[int, str]
     known: frozenset[int]
+    doubtful: frozenset[int]
 
 
 def size_facts(
@@ -69,15 +72,20 @@ def size_facts(
     """
     dynamic: dict[int, str] = dict(dynamic_inputs or {})
     known = {tensor.index for tensor in tensors if tensor.is_constant and not tensor.is_variable}
+    doubtful: set[int] = set()
     for operator in operators:
         dynamic.update(_dynamic_outputs(model, operator, tensors, dynamic, known, calling))
+        for number in operator.outputs:
+            if number >= 0 and number not in dynamic and (doubt := _doubt(model, operator, tensors, number)):
+                dynamic[number] = doubt
+                doubtful.add(number)
         if is_foldable(operator, tensors) and _is_known(operator, dynamic, known):
             known.update(operator.outputs)
-    return SizeFacts(dynamic, frozenset(known))
+    return SizeFacts(dynamic, frozenset(known), frozenset(doubtful))
 
 
 def is_foldable(operator: Operator, tensors: Sequence[Tensor]) -> bool:
-    """Whether equal inputs always give equal outputs and nothing else happens: no state, no calls, no chance, no unknown code."""
+    """Whether equal inputs give equal outputs and nothing else happens: no state, calls, chance or unknown code."""
     if operator.op_type in STATE_OPS | CONTROL_FLOW_OPS | RANDOM_OPS | CUSTOM_OPS or operator.subgraphs:
         return False
     touched = [tensors[number] for number in (*operator.inputs, *operator.outputs) if number >= 0]
@@ -113,8 +121,7 @@ def _dynamic_outputs(
         for number in operator.inputs:
             if number in dynamic:
                 return dict.fromkeys(operator.outputs, dynamic[number])
-    doubts = {number: _doubt(model, operator, tensors, number) for number in operator.outputs if number >= 0}
-    return {number: doubt for number, doubt in doubts.items() if doubt}
+    return {}
 
 
 def _doubt(model: Model, operator: Operator, tensors: Sequence[Tensor], output: int) -> str:
