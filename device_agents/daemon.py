@@ -98,7 +98,7 @@ class Daemon:
             header, pieces = self._answer(request, payload)
         except RequestError as error:
             header, pieces = protocol.error_header(error.kind, error.message, **error.facts), b""
-        except (HostGone, protocol.ProtocolError, ConnectionError):
+        except (HostGone, protocol.StreamClosed, ConnectionError):
             raise
         except Exception as error:
             LOG.exception("request %s", str(request.get("verb"))[:80])

@@ -200,9 +200,8 @@ class WorkerHandle:
         if self._process.returncode is None:
             self._signal(signal.SIGTERM)
             self._await_exit(TERM_GRACE_S)
-            self._signal(
-                signal.SIGKILL
-            )  # the group, too: the first process is not reaped yet, so the number is ours
+            # All of the group, also when its first process has gone: it is not reaped yet, so the number is still ours.
+            self._signal(signal.SIGKILL)
             if not self._await_exit(KILL_GRACE_S):
                 LOG.error("worker %d does not end after SIGKILL; a driver holds it", self.pid)
             self._process.poll()
