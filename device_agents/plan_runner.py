@@ -130,7 +130,7 @@ def _measure(job: dict[str, Any], context: WorkerContext) -> Answer:
     _, first_run_ms = _placed_run(plan, samples[0], context)
     stamps_ns: list[int] = []
     turns = itertools.cycle(samples)
-    timed = _timed(lambda: plan.execute(next(turns), stamps_ns), timing, context, None)
+    timed = _timed(lambda: plan.execute(next(turns), stamps_ns), timing, context, None, stamps_ns.clear)
     header = {
         **_times(timed),
         **_parts(stamps_ns, timed, len(plan.steps)),
@@ -346,10 +346,16 @@ def _count(job: dict[str, Any], name: str) -> int:
 
 
 def _timed(
-    run: Callable[[], Any], plan: TimingPlan, context: WorkerContext, platform: Optional[str]
+    run: Callable[[], Any],
+    plan: TimingPlan,
+    context: WorkerContext,
+    platform: Optional[str],
+    warmed_up: Callable[[], None] = lambda: None,
 ) -> TimedRuns:
     def tick(stage: str, runs: int) -> None:
         context.progress(stage=stage, segment=None, platform=platform, runs=runs)
+        if stage == "timing" and runs == 0:
+            warmed_up()
 
     with _undisturbed():
         return time_runs(run, plan, tick=tick)
@@ -384,7 +390,7 @@ def _times(timed: TimedRuns) -> dict[str, Any]:
 def _parts(stamps_ns: Sequence[int], timed: TimedRuns, segments: int) -> dict[str, Any]:
     """Median time of each segment and hand-over, and of what is in the total but in no part."""
     per_run = 2 * segments + 1
-    stamps = np.asarray(stamps_ns, dtype=np.int64).reshape(-1, per_run)[timed.warmup_runs :]
+    stamps = np.asarray(stamps_ns, dtype=np.int64).reshape(-1, per_run)
     parts_ms = np.diff(stamps, axis=1) / 1e6
     inside_ms = (stamps[:, -1] - stamps[:, 0]) / 1e6
     medians = np.median(parts_ms, axis=0) if segments else np.zeros(0)
