@@ -17,6 +17,9 @@ class Named(Protocol):
 
 T = TypeVar("T", bound=Named)
 
+MOST_NAMES = 12
+"""A hint lists this many names at most."""
+
 
 def nearest_name_hint(name: str, known: Iterable[str]) -> str:
     """The hint for an unknown name: the closest known one, or all of them."""
@@ -24,7 +27,10 @@ def nearest_name_hint(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f"did you mean '{close[0]}'?"
-    return f"known: {', '.join(names)}" if names else "there is none"
+    if not names:
+        return "there is none"
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"known: {', '.join(names[:MOST_NAMES])}{more}"
 
 
 class Registry(Generic[T]):

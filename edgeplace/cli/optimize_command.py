@@ -57,9 +57,7 @@ def optimize(
     snr: Annotated[
         float, typer.Option("--min-snr", metavar="DB", help="Outputs must agree at least this well.")
     ] = 30.0,
-    metric: Annotated[
-        str | None, typer.Option("--metric", metavar="MODULE:FUNCTION", help="Task metric over the outputs.")
-    ] = None,
+    metric: options.MetricSpec = None,
     metric_min: Annotated[
         float | None, typer.Option("--metric-min", help="The task metric must not be below this.")
     ] = None,

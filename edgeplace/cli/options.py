@@ -50,6 +50,12 @@ Inputs = Annotated[
     Path | None,
     typer.Option("--inputs", metavar="PATH", help="Samples to check with: npz, npy, image or a folder."),
 ]
+MetricSpec = Annotated[
+    str | None,
+    typer.Option(
+        "--metric", metavar="MODULE:FUNCTION", help="Task metric over the outputs, higher is better."
+    ),
+]
 StorePath = Annotated[
     str | None,
     typer.Option("--store", metavar="FILE", help="Where measurements are kept.", envvar="EDGEPLACE_STORE"),

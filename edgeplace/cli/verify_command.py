@@ -20,6 +20,8 @@ def verify(
     ] = None,
     board: options.OptionalBoard = None,
     boards_dir: options.BoardsDir = None,
+    set_: options.Set = None,
+    metric: options.MetricSpec = None,
     inputs: options.Inputs = None,
     tolerance: Annotated[
         float, typer.Option("--tolerance", help="How much slower than the map says is still a pass.", min=0.0)
@@ -34,6 +36,8 @@ def verify(
         model=model,
         board=board,
         boards_dirs=tuple(boards_dir or ()),
+        overrides=tuple(set_ or ()),
+        metric=metric,
         inputs=inputs,
         tolerance=tolerance,
         rounds=rounds,

@@ -22,8 +22,10 @@ from edgeplace.controller.requests import (
     VerifyRequest,
 )
 from edgeplace.controller.verify import verify
+from edgeplace.errors import CheckFailedError
 
 __all__ = [
+    "CheckFailedError",
     "Observer",
     "OptimizeOutcome",
     "OptimizeRequest",

@@ -146,7 +146,7 @@ def _used_platforms(facts: SearchFacts, plan: Plan) -> list[str]:
 
 def _single_names(facts: SearchFacts) -> list[str]:
     """Single platforms of the final: verify runs them again."""
-    return [e.name for e in facts.entrants if e.is_single and e.competes]
+    return [e.name for e in facts.entrants if e.is_single and e.name in facts.final.p50_ms]
 
 
 def _segments(facts: SearchFacts, plan: Plan, measurement: Measurement) -> tuple[MapSegment, ...]:
@@ -218,8 +218,11 @@ def _baselines(facts: SearchFacts) -> dict[str, float | str]:
             else:
                 baselines[name] = str(measured.failure)
     for entrant in facts.entrants:
-        if not entrant.competes and entrant.name in facts.final.p50_ms:
-            baselines[entrant.name] = facts.final.p50_ms[entrant.name]
+        if not entrant.competes:
+            ms = facts.final.p50_ms.get(entrant.name, entrant.known_ms)
+            baselines[entrant.name] = (
+                f"wrong_output: {entrant.wrong} (in {ms:.4g} ms)" if entrant.wrong else ms
+            )
     return baselines
 
 
@@ -289,7 +292,7 @@ def _rows(facts: SearchFacts, winner: Entrant, baselines: Mapping[str, float | s
     for name in facts.board.platforms:
         placement = facts.space.single(name)
         if placement is not None and name not in plans:
-            plans[name] = Entrant(name, facts.bench.plan(placement), is_single=True)
+            plans[name] = Entrant(name, facts.bench.plan(placement), 0.0, is_single=True)
     rows = []
     for name, value in baselines.items():
         rows.append(_row(facts, name, plans.get(name), value, winner))
@@ -307,6 +310,9 @@ def _row(
     measured = None
     if entrant is not None and entrant.competes:
         measured = next((m for m in facts.bench.measured() if m.plan_id == entrant.plan.id), None)
+    agreement = (
+        measured.agreement if measured is not None else entrant.agreement if entrant is not None else None
+    )
     interval = facts.final.ci95_ms.get(name)
     if interval is None and measured is not None and measured.timing is not None:
         interval = measured.timing.ci95_ms
@@ -319,12 +325,9 @@ def _row(
         "failure": None if isinstance(value, float) else value,
         "in_final": name in facts.final.p50_ms,
         "speedup": _ratio_to_best_single(facts, value),
-        "agreement": None
-        if measured is None
-        else agreement_info(measured.agreement).model_dump(exclude_none=True),
-        "exact": measured is not None
-        and measured.agreement is not None
-        and math.isinf(measured.agreement.snr_db),
+        "agreement": None if agreement is None else agreement_info(agreement).model_dump(exclude_none=True),
+        "exact": agreement is not None and math.isinf(agreement.snr_db),
+        "wrong": entrant.wrong if entrant is not None else "",
         "segments": None if entrant is None else len(entrant.plan.segments),
         "transfers": None if entrant is None else entrant.plan.transfers,
     }

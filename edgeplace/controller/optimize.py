@@ -31,7 +31,7 @@ from edgeplace.controller.requests import (
     SilentObserver,
 )
 from edgeplace.delegate_map import DelegateMap, save_map
-from edgeplace.errors import NoFeasiblePlacementError, OutputError
+from edgeplace.errors import ModelError, NoFeasiblePlacementError, OutputError
 from edgeplace.graph.contract import contract
 from edgeplace.graph.graph import Graph
 from edgeplace.measure.agreement import Limit
@@ -39,7 +39,7 @@ from edgeplace.measure.bench import Bench
 from edgeplace.measure.board import LiveBoard, bring_up
 from edgeplace.measure.final import Entrant, FinalResult, run_final
 from edgeplace.measure.inputs import InputSet
-from edgeplace.measure.measurement import Measurement
+from edgeplace.measure.measurement import Failure, Measurement
 from edgeplace.measure.metric import load_metric
 from edgeplace.measure.numerics import Numerics, calibrate, reference_tensors
 from edgeplace.measure.statistics import TimingPlan
@@ -57,6 +57,11 @@ LOG = logging.getLogger(__name__)
 
 DEFAULT_PLATFORM = "runtime-default"
 """What the runtime does with the file as given: all of it on the CPU's default delegate."""
+
+MIXED_IN_FINAL = 2
+"""The fastest found and its runner-up."""
+HOPELESS = 3.0
+"""What is slower than the fastest by this factor is measured but takes no part in the final."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,8 @@ def optimize(request: OptimizeRequest, observer: Observer | None = None) -> Opti
         for name, reason in board.left_out.items():
             watch.note(f"platform {name} is left out: {reason}")
         graph = graph_on(board, model, request.signature, request.shapes)
+        if not graph.nodes:
+            raise ModelError("it has no operators, so there is nothing to place", where=str(request.model))
         inputs = inputs_for(graph, request.inputs)
         workbench = workbench_on(board, model, graph, request.run_deadline_s)
 
@@ -150,7 +157,7 @@ def optimize(request: OptimizeRequest, observer: Observer | None = None) -> Opti
             space.unit_graph,
             numerics,
             tensors,
-            TimingPlan(budget_s=request.sample_budget_s),
+            timing_plan(request),
             finder,
             trusted=board.trusted,
             recorder=recorder,
@@ -231,7 +238,7 @@ def _final(
     watch: Observer,
 ) -> tuple[FinalResult, list[Entrant]]:
     """The fastest found and its runner-up against the single platforms and the runtime's default, interleaved."""
-    entrants = _entrants(optimizer, bench, space, board, numerics)
+    entrants, too_slow = _entrants(optimizer, bench, space, board, numerics, request)
     watch.stage("final", 1)
     watch.advance(f"{len(entrants)} plans interleaved", 0)
     sample = numerics.inputs.samples[0]
@@ -240,12 +247,18 @@ def _final(
         raise NoFeasiblePlacementError(
             "no placement ran in the final: " + "; ".join(f"{n}: {f}" for n, f in final.failures.items())
         )
-    return final, entrants
+    return final, [*entrants, *too_slow]
 
 
 def _entrants(
-    optimizer: Optimizer, bench: Bench, space: PlacementSpace, board: LiveBoard, numerics: Numerics
-) -> list[Entrant]:
+    optimizer: Optimizer,
+    bench: Bench,
+    space: PlacementSpace,
+    board: LiveBoard,
+    numerics: Numerics,
+    request: OptimizeRequest,
+) -> tuple[list[Entrant], list[Entrant]]:
+    """Who takes part in the final, and who is measured but too slow for it."""
     singles = _measured_singles(optimizer, bench, space)
     mixed = sorted(
         (
@@ -260,15 +273,20 @@ def _entrants(
             "no placement runs and gives right outputs: " + "; ".join(_failures_in_words(optimizer)),
             hint="edgeplace inspect shows the units; --granularity op cuts finer, --min-snr loosens the bound",
         )
-    entrants = [Entrant(name, bench.plan(placement), is_single=True) for _, name, placement in singles[:2]]
-    seen: set[str] = set()
-    for _, placement in mixed:
+    entrants = [
+        Entrant(name, bench.plan(placement), known_ms, is_single=True)
+        for known_ms, name, placement in singles
+    ]
+    found: dict[str, Entrant] = {}
+    for known_ms, placement in mixed:
         plan = bench.plan(placement)
-        if plan.id not in seen and len(seen) < 2:
-            entrants.append(Entrant("fastest found" if not seen else "runner-up", plan))
-            seen.add(plan.id)
-    entrants += _defaults(bench.workbench, board, numerics)
-    return entrants
+        if plan.id not in found and len(found) < MIXED_IN_FINAL:
+            found[plan.id] = Entrant("runner-up" if found else "fastest found", plan, known_ms)
+    entrants += [*found.values(), *_defaults(bench.workbench, board, numerics, request)]
+    best_ms = min(entrant.known_ms for entrant in entrants if entrant.competes)
+    return [entrant for entrant in entrants if entrant.known_ms <= best_ms * HOPELESS], [
+        entrant for entrant in entrants if entrant.known_ms > best_ms * HOPELESS
+    ]
 
 
 def _measured_singles(
@@ -286,7 +304,9 @@ def _measured_singles(
     return sorted(singles, key=lambda entry: entry[:2])
 
 
-def _defaults(workbench: Workbench, board: LiveBoard, numerics: Numerics) -> list[Entrant]:
+def _defaults(
+    workbench: Workbench, board: LiveBoard, numerics: Numerics, request: OptimizeRequest
+) -> list[Entrant]:
     """What the runtimes do by themselves with the whole model: the CPU default, and each accelerator with fallback."""
     graph = workbench.graph
     original = runs_as_given(graph, workbench.model)
@@ -306,12 +326,32 @@ def _defaults(workbench: Workbench, board: LiveBoard, numerics: Numerics) -> lis
     for name, spec in specs.items():
         workbench.add_platform(name, spec)
         plan = whole_plan(graph, name)
-        ran = workbench.run(plan, numerics.inputs.samples[:1], original=original)
-        if hasattr(ran, "outputs"):
-            entrants.append(Entrant(name, plan, original=original, competes=False))
-        else:
+        ran = workbench.run(plan, numerics.inputs.samples, original=original)
+        if isinstance(ran, Failure):
             LOG.info("default '%s' does not run: %s", name, ran)
+            continue
+        agreement, wrong = numerics.judge(ran, whole_cpu=spec["kind"] == "cpu")
+        timing = workbench.measure(plan, numerics.inputs.samples[0], timing_plan(request), original=original)
+        if isinstance(timing, Failure):
+            LOG.info("default '%s' cannot be timed: %s", name, timing)
+            continue
+        entrants.append(
+            Entrant(
+                name,
+                plan,
+                timing.p50_ms,
+                original=original,
+                competes=False,
+                agreement=agreement,
+                wrong=wrong,
+            )
+        )
     return entrants
+
+
+def timing_plan(request: OptimizeRequest) -> TimingPlan:
+    """How each placement is timed."""
+    return TimingPlan(budget_s=request.sample_budget_s)
 
 
 def _failures_in_words(optimizer: Optimizer) -> list[str]:

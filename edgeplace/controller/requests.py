@@ -89,7 +89,9 @@ class VerifyRequest:
     model: Path | None = None
     board: str | None = None
     boards_dirs: tuple[Path, ...] = ()
+    overrides: tuple[str, ...] = ()
     inputs: Path | None = None
+    metric: str | None = None
     tolerance: float = 0.25
     rounds: int | None = None
 

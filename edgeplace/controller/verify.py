@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,17 @@ from edgeplace.controller.prepare import graph_on, inputs_for, runs_as_given, wo
 from edgeplace.controller.requests import Observer, SilentObserver, VerifyRequest
 from edgeplace.delegate_map import DelegateMap, load_map, plan_from_map, validate_map
 from edgeplace.errors import CheckFailedError, InputError
+from edgeplace.graph.contract import contract
 from edgeplace.graph.graph import Graph
 from edgeplace.measure.agreement import Gate, Limit
 from edgeplace.measure.board import LiveBoard, bring_up
 from edgeplace.measure.final import Entrant, FinalResult, run_final
 from edgeplace.measure.measurement import Failure
+from edgeplace.measure.metric import load_metric
 from edgeplace.measure.numerics import Numerics, calibrate
 from edgeplace.measure.workbench import Workbench, whole_plan
-from edgeplace.placement.plan import Plan
+from edgeplace.placement.plan import Placement, Plan
+from edgeplace.placement.segmentation import make_plan
 from edgeplace.tflite.reader import Model
 
 PLACEMENT = "this map"
@@ -112,7 +116,7 @@ def model_of_map(map_path: Path, delegate_map: DelegateMap, given: Path | None) 
 
 def _profile(request: VerifyRequest, delegate_map: DelegateMap) -> BoardProfile:
     """The map's board, offering exactly the platforms of the map, as they were measured."""
-    board = load_board(request.board or delegate_map.board.name, request.boards_dirs)
+    board = load_board(request.board or delegate_map.board.name, request.boards_dirs, request.overrides)
     platforms = {
         name: PlatformProfile.model_validate(spec.model_dump())
         for name, spec in delegate_map.platforms.items()
@@ -150,21 +154,26 @@ def _numerics(
         runtime_version=board.info.runtimes.get(runtime, ""),
         machine=board.info.machine,
         original=runs_as_given(graph, model),
+        metric=load_metric(request.metric) if request.metric else None,
         report=watch.advance,
     )
     said = delegate_map.result.limit if delegate_map.result is not None else None
-    if said is None or (said.cosine is None and said.snr_db is None and said.equal_share is None):
+    if said is None:
         return numerics
-    limit = Limit(cosine=said.cosine, snr_db=said.snr_db, max_abs=said.max_abs, equal_share=said.equal_share)
-    return Numerics(
-        choice=numerics.choice,
-        inputs=numerics.inputs,
-        expected=numerics.expected,
-        floor=numerics.floor,
-        gate=Gate(limit),
-        calibrated_on=numerics.calibrated_on,
-        graph=graph,
+    if said.metric is not None and request.metric is None:
+        raise InputError(
+            "the limit of this map is a task metric",
+            where=str(request.map),
+            hint="give the same one: --metric module:function, and the same --inputs",
+        )
+    limit = Limit(
+        cosine=said.cosine,
+        snr_db=said.snr_db,
+        max_abs=said.max_abs,
+        equal_share=said.equal_share,
+        metric=said.metric,
     )
+    return replace(numerics, gate=Gate(limit))
 
 
 def _entrants(
@@ -178,16 +187,22 @@ def _entrants(
 ) -> list[Entrant]:
     """The map's plan, the single platforms it was compared with, and the runtime's default as a yardstick."""
     used = {segment.platform for segment in plan.segments}
-    entrants = [Entrant(PLACEMENT, plan, is_single=len(used) == 1)]
+    said_ms = delegate_map.result.p50_ms if delegate_map.result is not None else 0.0
+    entrants = [Entrant(PLACEMENT, plan, said_ms, is_single=len(used) == 1)]
+    pieces = contract(graph, "op")
     for name in board.platforms:
-        if isinstance(delegate_map.baselines.get(name), float) and used != {name}:
-            entrants.append(Entrant(name, whole_plan(graph, name), is_single=True))
+        baseline_ms = delegate_map.baselines.get(name)
+        if isinstance(baseline_ms, float) and used != {name}:
+            alone = make_plan(pieces, Placement((name,) * len(pieces.units)))
+            entrants.append(Entrant(name, alone, baseline_ms, is_single=True))
     spec = {"kind": "cpu", "loader": "interpreter", "runtime": board.cpu_runtime, "options": {}}
     workbench.add_platform(DEFAULT_PLATFORM, spec)
     original = runs_as_given(graph, model)
     default = whole_plan(graph, DEFAULT_PLATFORM)
+    baseline_ms = delegate_map.baselines.get(DEFAULT_PLATFORM)
     if not isinstance(workbench.run(default, numerics.inputs.samples[:1], original=original), Failure):
-        entrants.append(Entrant(DEFAULT_PLATFORM, default, original=original, competes=False))
+        known_ms = baseline_ms if isinstance(baseline_ms, float) else said_ms
+        entrants.append(Entrant(DEFAULT_PLATFORM, default, known_ms, original=original, competes=False))
     return entrants
 
 

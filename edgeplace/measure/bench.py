@@ -128,7 +128,7 @@ class Bench:
             return failed(outputs)
         agreement, reason = self._numerics.judge(outputs, whole_cpu=self._is_whole_cpu(plan))
         if reason:
-            return failed(self._blame(plan, reason), agreement)
+            return failed(self._blame(plan, reason, agreement), agreement)
         timing = self.workbench.measure(plan, self._numerics.inputs.samples[0], self._timing)
         if isinstance(timing, Failure):
             return failed(timing, agreement)
@@ -161,22 +161,30 @@ class Bench:
         if failure.kind == "wrong_output" or self._failures_seen[key] >= STRIKES:
             self._known_bad[key] = failure
 
-    def _blame(self, plan: Plan, reason: str) -> Failure:
+    def _blame(self, plan: Plan, reason: str, agreement: Agreement) -> Failure:
         """The failure of a plan with wrong outputs, naming the segment that is wrong by itself if there is one.
 
-        Each segment is run alone on its platform, fed what the reference kernels computed at its inputs.
+        Each segment is run alone on its platform, fed what the reference kernels computed at its inputs. The only
+        segment of a plan needs no such trial.
         """
+        lone = len(plan.segments) == 1
         for segment in plan.segments:
-            culprit = self._check_alone(segment)
-            if culprit is not None:
-                self.culprits.append(culprit)
-                return Failure(
-                    "wrong_output",
-                    f"{reason}; segment {segment.id} alone on {segment.platform}: {culprit.reason}",
-                    stage="check",
-                    segment=segment.id,
-                    platform=segment.platform,
-                )
+            culprit = (
+                Culprit(segment.nodes, segment.platform, reason, agreement)
+                if lone
+                else self._check_alone(segment)
+            )
+            if culprit is None:
+                continue
+            self.culprits.append(culprit)
+            alone = f"; segment {segment.id} alone on {segment.platform}: {culprit.reason}"
+            return Failure(
+                "wrong_output",
+                reason if lone else reason + alone,
+                stage="check",
+                segment=segment.id,
+                platform=segment.platform,
+            )
         return Failure(
             "wrong_output", f"{reason}; no segment alone is beyond the limit, the errors add up", "check"
         )

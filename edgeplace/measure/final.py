@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgeplace.measure.decision import (
-    DEFAULT_ROUNDS,
     DEFAULT_RUNS_PER_ROUND,
     Verdict,
+    final_rounds,
     pick_winner,
 )
-from edgeplace.measure.measurement import Failure
+from edgeplace.measure.measurement import Agreement, Failure
 from edgeplace.measure.statistics import median_interval, round_medians
 from edgeplace.measure.workbench import Sample, Workbench
 from edgeplace.placement.plan import Plan
@@ -27,16 +27,22 @@ class Entrant:
 
     Attributes:
         name: What the tables call it.
+        known_ms: Its median as measured before the final.
         original: It is the model file as the user gave it (the runtime's default), not a cut.
         competes: It may win. A default takes part to be compared with, and wins nothing.
+        agreement: How far a default's outputs are from the reference (the others' are in their measurements).
+        wrong: Why a default's outputs are not acceptable, empty when they are.
         is_single: One platform has everything.
     """
 
     name: str
     plan: Plan
+    known_ms: float
     is_single: bool = False
     original: bool = False
     competes: bool = True
+    agreement: Agreement | None = None
+    wrong: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,8 +70,12 @@ def run_final(
     """Run everyone interleaved and decide.
 
     An entrant that fails now is left out, with its failure, and the others run again.
+
+    Args:
+        rounds: Number of rounds, fixed before the first; ``None`` for as many as plans this fast need.
     """
-    rounds = DEFAULT_ROUNDS if rounds is None else rounds
+    if rounds is None:
+        rounds = final_rounds([entrant.known_ms for entrant in entrants], runs_per_round=runs_per_round)
     failures: dict[str, Failure] = {}
     racing = list(entrants)
     while racing:
@@ -84,7 +94,7 @@ def run_final(
     medians = {name: round_medians(rounds_ms) for name, rounds_ms in by_name.items()}
     competing = {entrant.name: by_name[entrant.name] for entrant in racing if entrant.competes}
     singles = [entrant.name for entrant in racing if entrant.competes and entrant.is_single]
-    verdict = pick_winner(competing, singles, alternating=True) if singles and len(competing) > 1 else None
+    verdict = pick_winner(competing, singles) if singles and len(competing) > 1 else None
     return FinalResult(
         {name: float(sorted(values)[len(values) // 2]) for name, values in medians.items()},
         {name: median_interval(values) for name, values in medians.items()},

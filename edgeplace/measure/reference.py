@@ -78,7 +78,7 @@ def next_reference(failures: Mapping[Kernels, Failure]) -> ReferenceChoice:
             return ReferenceChoice(kernels, _reasons(failures))
     raise NoFeasiblePlacementError(
         f"the whole model runs on no CPU kernels, so there is no numeric reference: {_reasons(failures)}",
-        hint="a model with operators that only a device has must be given as the model before that compiler",
+        hint=_hint(failures),
     )
 
 
@@ -109,6 +109,14 @@ def cache_key(
         "compare_at": list(compare_at),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _hint(failures: Mapping[Kernels, Failure]) -> str:
+    if all(failure.kind == "invoke_failed" for failure in failures.values()):
+        return "it loads and then fails to run: give inputs it can work with, --inputs samples.npz"
+    return (
+        "a model with operators that only a device has must be given as it was before that device's compiler"
+    )
 
 
 def _reasons(failures: Mapping[Kernels, Failure]) -> str:

