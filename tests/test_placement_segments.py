@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from edgeplace.graph.build import build_graph
 from edgeplace.graph.contract import contract
+from edgeplace.graph.features import replicas_for
 from edgeplace.placement.plan import Placement
 from edgeplace.placement.segmentation import lone_segment, make_plan
 from edgeplace.placement.segments import SegmentCutter
@@ -35,7 +36,9 @@ def test_a_file_holds_its_nodes_and_their_copied_constants() -> None:
         (subgraph,) = cut.subgraphs
         types = [operator.op_type for operator in subgraph.operators]
         assert types[-len(unit.nodes) :] == [graph.nodes[node].op_type for node in unit.nodes]
-        assert set(types[: -len(unit.nodes)]) <= {"DEQUANTIZE"}
+        copies = replicas_for(graph, unit.nodes, unit_graph.replicated)
+        assert types[: -len(unit.nodes)] == ["DEQUANTIZE"] * len(copies)
+        assert copies or graph.nodes[unit.nodes[0]].op_type != "CONV_2D"
         assert [subgraph.tensors[t].name for t in subgraph.inputs] == [
             graph.tensors[t].name for t in segment.inputs
         ]
