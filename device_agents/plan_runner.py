@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic, perf_counter_ns
 from typing import Any, Callable, Optional
@@ -16,16 +16,10 @@ from typing import Any, Callable, Optional
 import numpy as np
 
 from device_agents.arrays import pack_arrays
+from device_agents.job_fields import count, inputs_of, samples_of, timing_plan
 from device_agents.protocol import RequestError
-from device_agents.runnable import (
-    RunnablePlan,
-    Step,
-    WorkerContext,
-    make_runnable,
-    read_array,
-    stage_reporter,
-)
-from device_agents.runtimes import Session, StageError, TensorSpec, runtime_versions
+from device_agents.runnable import RunnablePlan, Step, WorkerContext, make_runnable, stage_reporter
+from device_agents.runtimes import Session, StageError, runtime_versions
 from device_agents.timing import TimedRuns, TimingPlan, time_runs
 
 __all__ = ["WorkerContext", "handle_job"]
@@ -60,12 +54,13 @@ def _probe(job: dict[str, Any], context: WorkerContext) -> Answer:
     details: dict[str, Any] = {"runtimes": runtime_versions()}
     try:
         session, _ = _open_alone(job, context)
-        _first_run(session, _inputs_of(session, job), context, job["platform"].get("name"))
+        _first_run(session, inputs_of(session, job), context, job["platform"].get("name"))
     except StageError as error:
         return {"available": False, "reason": error.message, "kind": error.kind, "details": details}, []
     details.update(_about(session))
     if session.accelerated is False and job["platform"].get("loader") == "compiled_model":
-        reason = f"the small model did not go to the accelerator: {session.ran_on}"
+        refused = session.details.get("refused", "no reason was given")
+        reason = f"the small model did not go to the accelerator: {refused}"
         return {"available": False, "reason": reason, "kind": "unsupported", "details": details}, []
     return {"available": True, "reason": "", "details": details}, []
 
@@ -74,7 +69,7 @@ def _try(job: dict[str, Any], context: WorkerContext) -> Answer:
     """One file alone: compile, one checked run, and a short timing when asked for."""
     platform = job["platform"].get("name")
     session, opened = _open_alone(job, context)
-    inputs = _inputs_of(session, job)
+    inputs = inputs_of(session, job)
     outputs, first_run_ms = _first_run(session, inputs, context, platform)
     context.progress(stage="check", segment=None, platform=platform)
     _check_outputs(session, outputs)
@@ -87,7 +82,7 @@ def _try(job: dict[str, Any], context: WorkerContext) -> Answer:
         "has_nan": any(_has_nan(output) for output in outputs),
     }
     if job.get("timing") is not None:
-        plan = _timing_plan({**_TRY_TIMING, **job["timing"]})
+        plan = timing_plan({**_TRY_TIMING, **job["timing"]})
 
         def run() -> None:
             session.feed(inputs)
@@ -100,7 +95,7 @@ def _try(job: dict[str, Any], context: WorkerContext) -> Answer:
 def _run(job: dict[str, Any], context: WorkerContext) -> Answer:
     """Outputs of each sample in turn, from a fresh start; state flows from one sample to the next."""
     plan = make_runnable(job["plan"], job["paths"], context)
-    samples = _samples(job)
+    samples = samples_of(job)
     plan.reset()
     arrays: list[Any] = []
     totals_ms: list[float] = []
@@ -123,9 +118,9 @@ def _run(job: dict[str, Any], context: WorkerContext) -> Answer:
 
 def _measure(job: dict[str, Any], context: WorkerContext) -> Answer:
     """Times of one plan in steady state. Several samples take turns, each as often as the others."""
-    timing = _timing_plan(job.get("timing") or {})
+    timing = timing_plan(job.get("timing") or {})
     plan = make_runnable(job["plan"], job["paths"], context)
-    samples = _samples(job)
+    samples = samples_of(job)
     plan.reset()
     _, first_run_ms = _placed_run(plan, samples[0], context)
     stamps_ns: list[int] = []
@@ -148,12 +143,12 @@ def _interleave(job: dict[str, Any], context: WorkerContext) -> Answer:
     caches). The plan that begins changes from round to round. A round that the budget cuts off does not count; the
     first always does.
     """
-    rounds, runs = _count(job, "rounds"), _count(job, "runs_per_round")
+    rounds, runs = count(job, "rounds"), count(job, "runs_per_round")
     if rounds * runs * len(job["plans"]) > _MAX_INTERLEAVED:
         raise RequestError("rounds x runs_per_round x plans is too many")
     ends_s = monotonic() + float(job.get("budget_s") or 1e9)
     plans = [make_runnable(plan, job["paths"], context) for plan in job["plans"]]
-    samples = _samples(job)
+    samples = samples_of(job)
     for plan in plans:
         plan.reset()
         _placed_run(plan, samples[0], context)
@@ -293,56 +288,6 @@ def _check_outputs(session: Session, outputs: Sequence[Any]) -> None:
 
 def _has_nan(array: Any) -> bool:
     return array.dtype.kind in "fc" and bool(np.isnan(array).any())
-
-
-def _inputs_of(session: Session, job: dict[str, Any]) -> list[Any]:
-    """The inputs of a job for one file; what is not given is made up."""
-    given = job.get("inputs") or [None] * len(session.inputs)
-    if len(given) != len(session.inputs):
-        raise RequestError(f"the file has {len(session.inputs)} inputs, the request {len(given)}")
-    generator = np.random.default_rng(0)
-    return [
-        made_up(spec, generator) if blob is None else read_array(blob, job["paths"])
-        for spec, blob in zip(session.inputs, given)
-    ]
-
-
-def made_up(spec: TensorSpec, generator: np.random.Generator) -> Any:
-    """An array that any model takes: floats in 0..1, small integers over their range, large ones 0 (often indices)."""
-    if spec.dtype == "string":
-        array = np.empty(spec.shape, dtype=object)
-        array.fill(b"")
-        return array
-    dtype = np.dtype(spec.dtype)
-    if dtype.kind in "fc":
-        return generator.random(spec.shape, dtype=np.float32).astype(dtype)
-    if dtype.kind == "b":
-        return generator.integers(0, 2, spec.shape).astype(dtype)
-    if dtype.kind in "iu" and dtype.itemsize <= 2:
-        limits = np.iinfo(dtype)
-        return generator.integers(limits.min, limits.max, spec.shape, dtype=dtype, endpoint=True)
-    return np.zeros(spec.shape, dtype=dtype)
-
-
-def _samples(job: dict[str, Any]) -> list[list[Any]]:
-    samples = [[read_array(blob, job["paths"]) for blob in sample] for sample in job["inputs"]]
-    if not samples:
-        raise RequestError("inputs has no sample")
-    return samples
-
-
-def _timing_plan(given: Mapping[str, Any]) -> TimingPlan:
-    try:
-        return TimingPlan.from_wire(given)
-    except (ValueError, TypeError) as error:
-        raise RequestError(f"timing: {error}") from None
-
-
-def _count(job: dict[str, Any], name: str) -> int:
-    value = job.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise RequestError(f"{name} is {value!r}, not a number >= 1")
-    return value
 
 
 def _timed(

@@ -14,7 +14,7 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
-from device_agents.arrays import decode_array
+from device_agents.job_fields import read_array
 from device_agents.protocol import RequestError
 from device_agents.runtimes import Session, StageError
 from device_agents.session_cache import Key, SessionCache
@@ -196,17 +196,3 @@ def _place(source: Sequence[Any], constants: list[Any], paths: Mapping[str, str]
         return _FIRST_SEGMENT + int(source[1]), int(source[2])
     constants.append(read_array({"blob": source[1], "dtype": source[2], "shape": source[3]}, paths))
     return _CONSTANTS, len(constants) - 1
-
-
-def read_array(blob: Mapping[str, Any], paths: Mapping[str, str]) -> Any:
-    """The array of an array blob.
-
-    Raises:
-        RequestError: The file does not hold such an array.
-    """
-    with open(paths[blob["blob"]], "rb") as file:
-        data = file.read()
-    try:
-        return decode_array(blob["dtype"], blob["shape"], data)
-    except ValueError as error:
-        raise RequestError(f"array blob {blob['blob'][:12]}: {error}") from None

@@ -46,6 +46,7 @@ ACCELERATORS = ("gpu", "npu", "cpu")
 _HOST_MEMORY = [1]
 """Buffer types of a tensor that only host memory can hold; an NPU's tensors always have others too."""
 _ADAPTER = re.compile(r"Selected adapter: ([^,\n]+)")
+_OPERATOR_NUMBER = re.compile(r"op type (\d+)")
 _NO_ADAPTER = "No adapters found"
 _NATIVE_DTYPES = frozenset(("float32", "float16", "bfloat16", "int32", "int8", "uint8", "bool"))
 
@@ -103,14 +104,15 @@ class CompiledModelSession(Session):
         self._describe(fell_back)
 
     def _compile(self) -> tuple[Any, bool]:
-        """The model, and whether the CPU had to help."""
+        """The model, and whether the CPU had to help; then ``details["refused"]`` says why."""
         flags = self._litert.HardwareAccelerator
         alone = flags[self._accelerator.upper()]
         try:
             return self._compile_for(alone), False
-        except StageError:
+        except StageError as error:
             if alone == flags.CPU or not as_flag("fallback", self._options.get("fallback", False)):
                 raise
+            self.details["refused"] = error.message
         return self._compile_for(alone | flags.CPU), True
 
     def _compile_for(self, accelerators: Any) -> Any:
@@ -138,7 +140,7 @@ class CompiledModelSession(Session):
         if _NO_ADAPTER in chatter:
             advice = "no usable GPU: LiteRT needs a Vulkan driver that Dawn accepts (Debian: chromium has SwiftShader)"
             return StageError("compile_failed", f"{advice}; {reason(error, chatter)}", "compile")
-        return _refusal(error, chatter, "compile", "compile_failed")
+        return _refusal(error, _with_names(chatter), "compile", "compile_failed")
 
     def _find_tensors(self) -> None:
         """Details of inputs and outputs in the order of the subgraph, and the way from there to the signature's."""
@@ -253,6 +255,18 @@ class CompiledModelSession(Session):
         self._run_native = None  # type: ignore[assignment]
         self._writers, self._readers, self._in_buffers, self._out_buffers = [], [], [], []
         self._model = None
+
+
+def _with_names(chatter: str) -> str:
+    """OpenVINO's plug-in names operators by number; people know them by name."""
+    if not _OPERATOR_NUMBER.search(chatter):
+        return chatter
+    from ai_edge_litert import schema_py_generated
+
+    names = {
+        value: name for name, value in vars(schema_py_generated.BuiltinOperator).items() if name.isupper()
+    }
+    return _OPERATOR_NUMBER.sub(lambda match: names.get(int(match.group(1)), match.group(0)), chatter)
 
 
 def _refusal(error: Exception, chatter: str, stage: str, otherwise: str) -> StageError:
