@@ -392,6 +392,18 @@ def test_state_is_kept_between_calls_and_forgotten_by_reset(
         runner.reset()
 
 
+def test_state_in_the_c_library_is_forgotten_by_reset(
+    tmp_path: Path, model_file: Callable[[str], Path]
+) -> None:
+    path = model_file("okay_nabu")
+    platforms = [f"c=tflite_c:{c_library()},xnnpack=false"]
+    runner = load_runner(Placed(path, ["c"], tmp_path / "out", platforms).folder).Runner()
+    sample = [np.ones((1, 3, 40), dtype=np.int8)]
+    first = [runner(sample)[0].tolist() for _ in range(3)]
+    runner.reset()
+    assert [runner(sample)[0].tolist() for _ in range(3)] == first
+
+
 @pytest.mark.npu
 def test_cpu_and_npu_together(tmp_path: Path, model_file: Callable[[str], Path]) -> None:
     require_npu()

@@ -270,26 +270,37 @@ class TfliteCSession:
         delegate_options: dict[str, str],
     ) -> None:
         self._library = ctypes.CDLL(library)
-        pointer, number = ctypes.c_void_p, ctypes.c_int32
-        model = self._call("TfLiteModelCreateFromFile", pointer, ctypes.c_char_p(str(path).encode()))
-        options = self._call("TfLiteInterpreterOptionsCreate", pointer)
-        self._call("TfLiteInterpreterOptionsSetNumThreads", None, pointer(options), number(threads))
+        self._owned = []
+        number = ctypes.c_int32
+        model = self._make("Model", "CreateFromFile", ctypes.c_char_p(str(path).encode()))
+        self._check(not model, f"{path.name} is not taken by {library}")
+        options = self._make("InterpreterOptions", "Create")
+        self._call("TfLiteInterpreterOptionsSetNumThreads", None, options, number(threads))
         if delegate is not None:
-            external = pointer(self._load_delegate(delegate, delegate_options))
-            self._call("TfLiteInterpreterOptionsAddDelegate", None, pointer(options), external)
+            external = self._load_delegate(delegate, delegate_options)
+            self._call("TfLiteInterpreterOptionsAddDelegate", None, options, external)
         if xnnpack:  # this library never applies it by itself
             wanted = self._call("TfLiteXNNPackDelegateOptionsDefault", XnnpackOptions)
             wanted.num_threads = threads
-            made = self._call("TfLiteXNNPackDelegateCreate", pointer, ctypes.byref(wanted))
-            self._call("TfLiteInterpreterOptionsAddDelegate", None, pointer(options), pointer(made))
-        self._interpreter = pointer(
-            self._call("TfLiteInterpreterCreate", pointer, pointer(model), pointer(options))
-        )
+            made = self._make("XNNPackDelegate", "Create", ctypes.byref(wanted))
+            self._call("TfLiteInterpreterOptionsAddDelegate", None, options, made)
+        self._interpreter = self._make("Interpreter", "Create", model, options)
         self._check(not self._interpreter, f"{path.name} is not taken by {library}")
         status = self._call("TfLiteInterpreterAllocateTensors", ctypes.c_int, self._interpreter)
         self._check(status, f"tensors of {path.name} cannot be allocated")
         self._inputs = self._tensors("Input")
         self._outputs = self._tensors("Output")
+
+    def __del__(self) -> None:
+        for delete, thing in reversed(self._owned):
+            delete(thing)
+
+    def _make(self, kind: str, verb: str, *arguments) -> ctypes.c_void_p:
+        """Make something of the library's; it is deleted with this object, the last made first."""
+        thing = ctypes.c_void_p(self._call(f"TfLite{kind}{verb}", ctypes.c_void_p, *arguments))
+        if thing:
+            self._owned.append((getattr(self._library, f"TfLite{kind}Delete"), thing))
+        return thing
 
     def _call(self, name: str, result, *arguments):
         function = getattr(self._library, name)
@@ -301,7 +312,7 @@ class TfliteCSession:
         if failed:
             raise RuntimeError(message)
 
-    def _load_delegate(self, path: str, options: dict[str, str]) -> int:
+    def _load_delegate(self, path: str, options: dict[str, str]) -> ctypes.c_void_p:
         self._plugin = ctypes.CDLL(path)
         self._report = REPORT(lambda text: print(text.decode(errors="replace"), file=sys.stderr))
         texts = ctypes.c_char_p * len(options)
@@ -309,8 +320,9 @@ class TfliteCSession:
         values = texts(*(value.encode() for value in options.values()))
         create = self._plugin.tflite_plugin_create_delegate
         create.restype = ctypes.c_void_p
-        made = create(keys, values, ctypes.c_size_t(len(options)), self._report)
+        made = ctypes.c_void_p(create(keys, values, ctypes.c_size_t(len(options)), self._report))
         self._check(not made, f"{path} made no delegate")
+        self._owned.append((self._plugin.tflite_plugin_destroy_delegate, made))
         return made
 
     def _tensors(self, side: str) -> list[ctypes.c_void_p]:
