@@ -342,6 +342,13 @@ def test_explain_names_the_grounds() -> None:
     ]
 
 
+def test_explain_names_refusals_of_platforms_that_the_map_does_not_use() -> None:
+    whole = full_map()
+    refused = Rejection(nodes=(5,), platform="tpu", failure="crashed", message="signal 11")
+    lines = explain_map(whole.model_copy(update={"rejected": (*whole.rejected, refused)}))
+    assert lines[lines.index("  not on tpu: node 5 crashed: signal 11") - 2].startswith("segment 0: ")
+
+
 def test_explain_a_map_by_hand() -> None:
     lines = explain_map(parse_map(TEXT, "m.yaml"))
     assert lines[0] == "toy.tflite on local: 3 segments, not measured"

@@ -62,13 +62,14 @@ def _segment(delegate_map: DelegateMap, segment: MapSegment) -> list[str]:
     time = "" if segment.p50_ms is None else f", {segment.p50_ms:g} ms"
     ran = f" (ran on {segment.ran_on})" if segment.ran_on else ""
     lines = [f"segment {segment.id}: nodes {format_ids(own)} on {segment.platform}{time}{ran}"]
-    for platform in delegate_map.platforms:
+    tried = [*delegate_map.platforms, *(rejection.platform for rejection in delegate_map.rejected)]
+    for platform in dict.fromkeys(tried):
         if platform == segment.platform or platform in delegate_map.platforms_left_out:
             continue
         stopped = [r for r in delegate_map.rejected if r.platform == platform and own & frozenset(r.nodes)]
         if stopped:
             lines += [f"  not on {platform}: {_reason(rejection)}" for rejection in stopped]
-        else:
+        elif platform in delegate_map.platforms:
             lines.append(f"  {platform} could run it too; the total time decided")
     return lines
 
