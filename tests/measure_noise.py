@@ -1,7 +1,8 @@
 """Run-time noise for the tests of the decision rule: synthetic families, and recorded series.
 
-Every family gives factors on the true time, shape ``[series, round, plan, run]``, in the order things run: all runs of one
-plan, then of the other, then the next round.
+Every synthetic family gives factors on the true time, ``[series, step]``, one step after the other as things run. In a final
+the plans take turns at being first, as the agent lets them (A B, B A, A B, ...), all runs of a turn in a row. The
+recordings come from ``tools/bench/aa.py --save``, which runs them the same way.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ def rounds_of(family: str, *, series: int, rounds: int, runs: int, seed: int) ->
     rng = np.random.default_rng(seed)
     if family in SYNTHETIC:
         flat = SYNTHETIC[family](rng, series, rounds * PLANS * runs)
-        return flat.reshape(series, rounds, PLANS, runs).transpose(0, 2, 1, 3)
+        turns = flat.reshape(series, rounds, PLANS, runs)
+        turns[:, 1::2] = turns[:, 1::2, ::-1].copy()
+        return turns.transpose(0, 2, 1, 3)
     times = np.load(RECORDED_DIR / f"{family}.npz", allow_pickle=False)["times_ns"].astype(np.float64) / 1e6
     assert times.shape[2] >= runs
     starts = rng.integers(0, times.shape[1] - rounds + 1, series)

@@ -48,7 +48,7 @@ def default_finals(family: str) -> Noise:
 def default_upper_ends(family: str) -> Noise:
     """Upper end of the interval in each final of equal plans."""
     finals = default_finals(family)
-    return np.array([decide(first, second, lag_rounds=-0.5).ci95[1] for first, second in finals])
+    return np.array([decide(first, second).ci95[1] for first, second in finals])
 
 
 def share_of_winners(upper_ends: Noise, speed: float) -> float:
@@ -61,9 +61,9 @@ def share_of_winners(upper_ends: Noise, speed: float) -> float:
 
 def test_decision_scales_with_the_contender() -> None:
     for first, second in default_finals("bursts")[:40]:
-        equal = decide(first, second, lag_rounds=-0.5)
+        equal = decide(first, second)
         for speed in (0.95, 0.99):
-            found = decide(first * speed, second, lag_rounds=-0.5)
+            found = decide(first * speed, second)
             assert found.ci95 == pytest.approx((equal.ci95[0] * speed, equal.ci95[1] * speed))
             assert found.faster == (found.ci95[1] < 1 - DEFAULT_MARGIN)
 
@@ -84,8 +84,7 @@ def test_gain_of_just_the_margin_is_not_a_winner(family: str) -> None:
 def test_busy_machine_makes_no_more_false_winners(rounds: int) -> None:
     finals = rounds_of(CONTENDED, series=RECORDED_SERIES, rounds=rounds, runs=DEFAULT_RUNS_PER_ROUND, seed=7)
     for first, second in ((0, 1), (1, 0)):
-        lag = (first - second) / 2
-        wins = sum(decide(final[first], final[second], lag_rounds=lag).faster for final in finals)
+        wins = sum(decide(final[first], final[second]).faster for final in finals)
         assert wins / len(finals) <= 0.05
 
 
@@ -180,7 +179,6 @@ def test_several_contenders_are_held_to_a_stricter_interval() -> None:
     among_five = pick_winner(
         {"a": contender, **{name: rounds_at(2.0) for name in "bcde"}, "cpu": single},
         ["cpu"],
-        alternating=True,
     ).decisions["a"]
     assert among_five.ci95[1] > alone.ci95[1]
     assert "99 % interval" in among_five.reason
@@ -203,7 +201,7 @@ def test_many_equal_contenders_together_make_few_false_winners() -> None:
         noise = np.exp(rng.normal(0, 0.05, (5, DEFAULT_ROUNDS, DEFAULT_RUNS_PER_ROUND)))
         noise[:4] *= 1 - DEFAULT_MARGIN
         times = dict(zip("abcds", noise, strict=True))
-        false += not pick_winner(times, ["s"], alternating=True).is_single
+        false += not pick_winner(times, ["s"]).is_single
     assert false / finals <= 0.05
 
 
@@ -214,9 +212,9 @@ def test_drift_is_corrected_for_the_place_each_plan_really_had() -> None:
     names = ["split", "default", "gpu", "cpu"]
     rounds = {name: times[:, place] for place, name in enumerate(names)}
     competing = {name: rounds[name] for name in ("split", "gpu", "cpu")}
-    verdict = pick_winner(competing, ["gpu", "cpu"], order=names)
+    verdict = pick_winner(competing, ["gpu", "cpu"], alternating=False, order=names)
     assert verdict.decisions["split"].ratio == pytest.approx(1.0)
-    assert pick_winner(competing, ["gpu", "cpu"], alternating=True).decisions["split"].ratio < 0.995
+    assert pick_winner(competing, ["gpu", "cpu"]).decisions["split"].ratio < 0.995
 
 
 @pytest.mark.parametrize("singles", [[], ["npu"]])

@@ -168,8 +168,8 @@ def pick_winner(
     *,
     margin: float = DEFAULT_MARGIN,
     confidence: float = CONFIDENCE,
+    alternating: bool = True,
     order: Sequence[str] | None = None,
-    alternating: bool = False,
 ) -> Verdict:
     """The winner of a final of contenders and single platforms.
 
@@ -177,9 +177,9 @@ def pick_winner(
         rounds_ms: Plan -> its times ``[round][run]``. Every plan that is not a single platform is a contender;
             contenders must have been chosen before the final began.
         singles: Names of the single-platform plans; a tie among them goes to the earlier one.
-        order: Names of all plans in the order they ran within a round, those that cannot win included; by default
-            the order of ``rounds_ms``.
-        alternating: The order within a round was reversed every other round, so no plan ran later than another.
+        alternating: The plans took turns at being first, as the agent lets them, so that none ran later than another on
+            average. Otherwise they ran in the same order in every round, and a drift within the rounds is taken out.
+        order: That order, with the plans that cannot win; by default the order of ``rounds_ms``.
 
     Raises:
         ValueError: There is no single platform, one is missing from ``rounds_ms``, or the rounds do not pair.
@@ -194,7 +194,7 @@ def pick_winner(
     contenders = [name for name in rounds_ms if name not in singles]
     corrected = 1 - (1 - confidence) / max(1, len(contenders))
     ran = list(rounds_ms if order is None else order)
-    position = {name: place / len(ran) for place, name in enumerate(ran)}
+    position = {name: 0.0 if alternating else ran.index(name) / len(ran) for name in rounds_ms}
     decisions: dict[str, Decision] = {}
     for name in contenders:
         against = {
@@ -203,7 +203,7 @@ def pick_winner(
                 rounds_ms[single],
                 margin=margin,
                 confidence=corrected,
-                lag_rounds=0.0 if alternating else position[name] - position[single],
+                lag_rounds=position[name] - position[single],
             )
             for single in singles
         }

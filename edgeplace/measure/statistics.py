@@ -53,14 +53,14 @@ class TimingPlan:
 
     1. one *first run*, kept apart (``first_run_ms``),
     2. *warm-up* runs, thrown away, until there were at least ``warmup_min_runs`` of them **and** they took at least
-       ``warmup_min_s`` together,
-    3. *timed* runs: at least ``min_runs``, at most ``max_runs``; between the two they stop as soon as the half
-       width of the 95 % interval of the median is at most ``target_half_width`` of the median, or the timed runs
-       have taken ``budget_s``.
+       ``warmup_min_s`` together, or until they took ``budget_s``,
+    3. *timed* runs, until there are ``min_runs`` **and** half the width of the 95 % interval of the median is at most
+       ``target_half_width`` of the median, or until there are ``max_runs`` or they took ``budget_s`` (counted anew).
+       Three are made however slow they are.
 
-    So the total is ``1 + warm-up + timed`` with ``min_runs <= timed <= max_runs``. ``budget_s`` never cuts the timed
-    runs below ``min_runs``; what bounds a plan that hangs is the request's own deadline. Timed runs that ended
-    without reaching ``target_half_width`` make a *noisy* timing.
+    So the total is ``1 + warm-up + timed`` with ``min(3, max_runs) <= timed <= max_runs``. What bounds a plan that
+    hangs is the request's own deadline. Timed runs that ended without reaching ``target_half_width`` make a *noisy*
+    timing.
     """
 
     warmup_min_runs: int = 3
@@ -195,7 +195,7 @@ def paired_ratio(
         first_rounds_ms: Times ``[round][run]``, milliseconds, all above 0.
         second_rounds_ms: The same rounds of the other plan.
         lag_rounds: How much later in the round the first plan ran, in rounds: -0.5 for the first of two plans
-            (A B A B), 0 when the order was reversed every other round.
+            (A B A B in every round), 0 when they took turns at being first, as the agent lets them.
 
     Raises:
         ValueError: The two have different numbers of rounds or none, or a time is not a positive number.

@@ -48,16 +48,18 @@ def interpreter_times(model: Path, rounds: int, runs: int, threads: int) -> Time
 
 
 def interleaved(invokes: Sequence[Callable[[], None]], rounds: int, runs: int) -> Times:
-    """Run all in rounds A B A B, ``runs`` times each per round, after a warm-up."""
+    """Run all in rounds as the agent does: another one begins each round, one run of each turn does not count."""
     for invoke in invokes:
         for _ in range(WARMUP_RUNS):
             invoke()
     times_ms = np.empty((len(invokes), rounds, runs))
     for number in range(rounds):
-        for plan, invoke in enumerate(invokes):
+        for turn in range(len(invokes)):
+            plan = (number + turn) % len(invokes)
+            invokes[plan]()
             for run in range(runs):
                 start_ns = time.perf_counter_ns()
-                invoke()
+                invokes[plan]()
                 times_ms[plan, number, run] = (time.perf_counter_ns() - start_ns) / 1e6
     return times_ms
 
@@ -73,9 +75,9 @@ def judge(times_ms: Times, rounds: int, gain: float = GAIN) -> dict[str, Any]:
     ]
     if not finals:
         raise SystemExit(f"aa: {times_ms.shape[1]} rounds are less than one final of {rounds}")
-    forward = [decide(first, second, lag_rounds=-0.5) for first, second in finals]
-    backward = [decide(second, first, lag_rounds=0.5) for first, second in finals]
-    gained = [decide(first * (1 - gain), second, lag_rounds=-0.5) for first, second in finals]
+    forward = [decide(first, second) for first, second in finals]
+    backward = [decide(second, first) for first, second in finals]
+    gained = [decide(first * (1 - gain), second) for first, second in finals]
     ratios = np.array([found.ratio for found in forward])
     return {
         "finals": len(finals),
