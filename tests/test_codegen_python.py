@@ -58,7 +58,7 @@ def toy_deployment(
     platforms: Mapping[str, PlatformSpec],
     names: Sequence[str],
     changes: Mapping[str, Any] | None = None,
-    **info: Any,
+    constants: Mapping[int, Any] | None = None,
 ) -> Deployment:
     """A deployment over a chain of toy nodes: node ``i`` on ``names[i]``, with segment files of fixed hashes."""
     made = toy_graph(len(names))
@@ -85,10 +85,9 @@ def toy_deployment(
             for s, sha in zip(plan.segments, shas, strict=True)
         ),
         result=Result(p50_ms=0.51, ci95_ms=(0.5, 0.52), numeric=AgreementInfo(snr_db=60.0, cosine=0.99999)),
-        **info,
     )
     files = [SegmentFile(sha, 0, b"", (), {}) for sha in shas]
-    return Deployment(delegate_map, plan, graph, files)
+    return Deployment(delegate_map, plan, graph, files, constants or {})
 
 
 def mixed() -> Deployment:
@@ -146,10 +145,11 @@ def everything() -> Deployment:
         "input_names": ("text\n",),
         "output_names": ('out "1"', "fixed"),
     }
-    deployment = toy_deployment(platforms, ["cpu", "old-cpu", "tpu", "gpu", "npu", "c", "c2"], changes)
     constants = {8: np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)}
+    names = ["cpu", "old-cpu", "tpu", "gpu", "npu", "c", "c2"]
+    deployment = toy_deployment(platforms, names, changes, constants)
     assert deployment.plan.outputs[1] == Source("constant", 8)
-    return Deployment(deployment.delegate_map, deployment.plan, deployment.graph, deployment.files, constants)
+    return deployment
 
 
 CASES: Mapping[str, Callable[[], Deployment]] = {"mixed": mixed, "everything": everything}
@@ -301,7 +301,16 @@ class Placed:
             ),
         )
         self.folder = folder
-        write_files(PythonTarget().generate(Deployment(self.map, self.plan, self.graph, self.files)), folder)
+        constants = {
+            source.index: np.frombuffer(
+                self.model.constant(self.graph.tensors[source.index].buffer),
+                self.graph.tensors[source.index].dtype,
+            ).reshape(self.graph.tensors[source.index].shape)
+            for source in self.plan.outputs
+            if source.kind == "constant"
+        }
+        deployment = Deployment(self.map, self.plan, self.graph, self.files, constants)
+        write_files(PythonTarget().generate(deployment), folder)
 
     def inputs(self, seed: int = 0) -> dict[str, Any]:
         generator = np.random.default_rng(seed)
@@ -375,6 +384,37 @@ def test_a_cut_model_gives_what_the_whole_gives(
     assert len(placed.plan.segments) == 3
     for left, right in zip(expected, got, strict=True):
         np.testing.assert_array_equal(left, right)
+
+
+TRAPS = (
+    "branchy", "multi_output", "fp16_weights", "svdf_state", "lstm_state", "resource_variables", "while_loop",
+    "two_signatures", "output_consumed", "input_as_output", "same_tensor_twice", "constant_output",
+    "unused_outputs", "zero_ops", "cycle_trap", "dynamic_where", "strings",
+)  # fmt: skip
+"""Authored models, each with one trait that breaks a naive runner."""
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_models_with_a_trap_run_as_the_whole_does(
+    name: str, tmp_path: Path, model_file: Callable[[str], Path]
+) -> None:
+    path = model_file(name)
+    placed = Placed(path, ["cpu_ref", "b", "cpu_ref"], tmp_path / "out", ["cpu_ref", "b=cpu_ref"])
+    module = load_runner(placed.folder)
+    samples = [module.made_up_inputs() for _ in range(3)]
+    expected = interpreter_outputs(path, "BUILTIN_REF", samples)
+    runner = module.Runner()
+    for sample, wanted in zip(samples, expected, strict=True):
+        got = runner(sample)
+        assert len(got) == len(wanted)
+        for left, right in zip(wanted, got, strict=True):
+            np.testing.assert_array_equal(left, right)
+
+
+def test_a_deployment_without_its_constants_is_a_mistake() -> None:
+    whole = everything()
+    with pytest.raises(ValueError, match=r"no data of the constant tensors \[8\]"):
+        Deployment(whole.delegate_map, whole.plan, whole.graph, whole.files)
 
 
 def test_state_is_kept_between_calls_and_forgotten_by_reset(

@@ -40,6 +40,12 @@ class Deployment:
     files: Sequence[SegmentFile]
     constants: Mapping[int, npt.NDArray[Any]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        sources = [*self.plan.outputs, *(source for s in self.plan.segments for source in s.sources)]
+        missing = {s.index for s in sources if s.kind == "constant"} - self.constants.keys()
+        if missing:
+            raise ValueError(f"no data of the constant tensors {sorted(missing)}")
+
 
 class CodegenTarget(abc.ABC):
     """Makes deployment code. A pure function: the same deployment always gives the same files."""
