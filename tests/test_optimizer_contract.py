@@ -9,18 +9,16 @@ import sys
 
 import pytest
 
+from edgeplace import catalog
 from edgeplace.measure.measurement import Failure, Measurement
 from edgeplace.optimizers.base import Optimizer
-from edgeplace.optimizers.exhaustive import Exhaustive
-from edgeplace.optimizers.random_search import RandomSearch
 from edgeplace.optimizers.rules import Rules
-from edgeplace.optimizers.surrogate import Surrogate
 from edgeplace.placement.plan import Placement
 from edgeplace.placement.segmentation import make_plan
 from edgeplace.testing.cost_tables import CostTable
 from edgeplace.testing.toy import toy_space
 
-OPTIMIZERS: list[type[Optimizer]] = [Exhaustive, Surrogate, Rules, RandomSearch]
+OPTIMIZERS: list[type[Optimizer]] = list(dict.fromkeys([*catalog.OPTIMIZERS, Rules]))
 CASES = {
     "small": lambda: toy_space(4, ("cpu", "npu")),
     "branches": lambda: toy_space(5, ("cpu", "gpu", "npu"), form="branches"),

@@ -59,27 +59,41 @@ def test_surrogate_with_unit_times_is_within_a_few_percent_of_the_fastest_of_2_t
     assert all(s < r for s, r in zip(found["surrogate"], found["random"], strict=True))
 
 
-def test_surrogate_without_unit_times_beats_random_search_and_rules():
-    """Nothing is known before the search. Three platforms and branches; 60 of 3 to the 16 placements are measured."""
+def test_surrogate_that_sees_totals_only_beats_random_search_and_rules():
+    """No unit times before the search, no segment times in it; 60 of 3 to the 16 placements are measured."""
     found: dict[str, list[float]] = {}
     for seed in SEEDS:
         board = CostTable.made_up(
             toy_space(16, ("cpu", "gpu", "npu"), form="residual"),
             seed=seed, interaction=0.5, hidden=0.8, noise=0.01,
         )  # fmt: skip
+        board.tells_segments = False
         for cls in (Surrogate, Rules, RandomSearch):
             found.setdefault(cls.name, []).append(regret(cls, board, seed, None))
     assert all(s < r for s, r in zip(found["surrogate"], found["random"], strict=True))
-    assert statistics.mean(found["surrogate"]) < 0.25 * statistics.mean(found["random"])
+    assert statistics.mean(found["surrogate"]) < 0.4 * statistics.mean(found["random"])
+    assert statistics.mean(found["surrogate"]) < 0.4 * statistics.mean(found["rules"])
+
+
+def test_surrogate_that_sees_segment_times_needs_no_unit_times():
+    regrets = []
+    for seed in range(5):
+        board = CostTable.made_up(
+            toy_space(16, ("cpu", "gpu", "npu"), form="residual"),
+            seed=seed, interaction=0.5, hidden=0.8, noise=0.01,
+        )  # fmt: skip
+        regrets.append(regret(Surrogate, board, seed, None))
+    assert statistics.mean(regrets) < 0.03
+    assert max(regrets) < 0.08
 
 
 def test_failures_do_not_hide_the_fastest_that_runs():
     """A platform that crashes on two units and takes short segments only; 2 to the 12 placements, 60 are measured."""
     regrets = []
-    for seed in range(5):
+    for seed in SEEDS:
         board = CostTable.made_up(
             toy_space(12, ("cpu", "npu")), seed=seed, interaction=0.5, noise=0.01,
             broken=frozenset({(3, "npu"), (8, "npu")}), longest_segment={"npu": 3},
         )  # fmt: skip
         regrets.append(regret(Surrogate, board, seed, board.hints()))
-    assert max(regrets) < 0.05
+    assert max(regrets) < 0.02

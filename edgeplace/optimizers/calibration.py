@@ -2,7 +2,7 @@
 
 Unit times measured alone are a prior, not the truth: inside a placement units run fused, with other caches, after
 other hand-overs. Bayesian linear regression moves unit times, hand-over costs and the gain of neighbours from that
-prior just as far as the measured totals ask for. What comes out is again an additive model, so the shortest path
+prior just as far as the measured totals (and the share of each segment, where it is known) ask for. What comes out is again an additive model, so the shortest path
 through it (and through draws from its posterior) proposes placements that a walk by single flips would not reach.
 
 The gradient-boosted surrogate learns what this model leaves over.
@@ -11,6 +11,7 @@ The gradient-boosted surrogate learns what this model leaves over.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,21 @@ _TRUST_GUESSED = 1.0
 """The same for one that was not."""
 _NEIGHBOURS = 0.3
 """Prior standard deviation of what neighbours on one platform gain, as a share of the faster one's time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTime:
+    """What a segment took inside measured placements.
+
+    Attributes:
+        platform: Number of its platform.
+        sample: The only measured placement (its row) it was seen in, ``None`` when it was seen in several.
+    """
+
+    units: tuple[int, ...]
+    platform: int
+    ms: float
+    sample: int | None
 
 
 @dataclass(frozen=True)
@@ -107,21 +123,25 @@ class Calibration:
             ]
         )
 
-    def fit(self, rows: Rows, times_ms: Numbers) -> Calibrated:
+    def fit(self, rows: Rows, times_ms: Numbers, segments: Sequence[SegmentTime] = ()) -> Calibrated:
         """The posterior after these placements took these times.
 
         Args:
             rows: Shape (measured, units); may be empty.
             times_ms: Shape (measured,).
+            segments: What segments of those placements took.
         """
-        design = self.design(rows)
+        seen_ms = np.concatenate([times_ms, [segment.ms for segment in segments]])
+        design = np.concatenate([self.design(rows), self._segment_design(segments)])
         scaled = design * self.spread
-        noise_ms = NOISE_SHARE * times_ms
-        inverse = np.linalg.inv(scaled @ scaled.T + np.diag(noise_ms**2)) if len(rows) else np.zeros((0, 0))
-        residual_ms = times_ms - design @ self.mean
+        noise_ms = NOISE_SHARE * seen_ms + self.least_ms
+        inverse = (
+            np.linalg.inv(scaled @ scaled.T + np.diag(noise_ms**2)) if len(seen_ms) else np.zeros((0, 0))
+        )
+        residual_ms = seen_ms - design @ self.mean
         weights = inverse @ residual_ms
-        left_out_ms = times_ms - weights / np.diag(inverse)
         posterior = self.mean + self.spread**2 * (design.T @ weights)
+        left_out_ms = times_ms - _left_out_residuals(len(rows), segments, inverse, weights)
         return Calibrated(
             costs=self.costs(posterior),
             left_out_ms=np.maximum(left_out_ms, self.least_ms),
@@ -147,6 +167,18 @@ class Calibration:
             axis=1,
         )
 
+    def _segment_design(self, segments: Sequence[SegmentTime]) -> Numbers:
+        """The same for the time of a segment: its units, and its neighbours among them."""
+        made = np.zeros((len(segments), len(self.mean)))
+        first_edge = len(self.mean) - len(self.wiring.edges) * self._width
+        for row, segment in enumerate(segments):
+            units = set(segment.units)
+            made[row, [unit * self._width + segment.platform for unit in segment.units]] = 1.0
+            for edge, (start, end) in enumerate(self.wiring.edges):
+                if start in units and end in units:
+                    made[row, first_edge + edge * self._width + segment.platform] = 1.0
+        return made
+
     def flat(self, costs: AdditiveCosts) -> Numbers:
         """The numbers of a model in the order of :meth:`design`."""
         parts = (costs.unit_ms, costs.fixed_ms, costs.ms_per_byte, costs.together_ms)
@@ -163,6 +195,20 @@ class Calibration:
             ms_per_byte.reshape(width, width),
             together_ms.reshape(-1, width),
         )
+
+
+def _left_out_residuals(
+    samples: int, segments: Sequence[SegmentTime], inverse: Numbers, weights: Numbers
+) -> Numbers:
+    """For each total, how far it is from the fit without it and without the segments seen in it alone.
+
+    The closed form for leaving out a block: solve (inverse of the covariance, that block) x = (weights, that block).
+    """
+    own: list[list[int]] = [[sample] for sample in range(samples)]
+    for row, segment in enumerate(segments, start=samples):
+        if segment.sample is not None:
+            own[segment.sample].append(row)
+    return np.array([np.linalg.solve(inverse[np.ix_(block, block)], weights[block])[0] for block in own])
 
 
 def _guessed_costs(wiring: Wiring, hints: SearchHints, usual_ms: float) -> AdditiveCosts:

@@ -3,9 +3,10 @@
 A failed run gives no time, so it never reaches the model of times. Two records are kept of it:
 
 * a (segment, platform) pair that failed twice is *struck*: no placement whose plan holds it is tried again;
-* for every (unit, platform) pair, how often it was part of something that failed and of something that ran. The
-  least trusted pair of a placement says how likely the placement runs: a simple group test, in which the units that
-  failed together are all suspected until some of them are seen running elsewhere.
+* what failed together, as sets of (unit, platform) pairs, and how often each pair ran. From these it is estimated how
+  likely another placement runs. It is a group test: all of a set are suspected, those that ran elsewhere hardly, those
+  that turn up in failure after failure more and more. And whatever holds all of a set that failed will most likely
+  fail too, be it for an operator that is not supported or for a segment that is too large.
 """
 
 from __future__ import annotations
@@ -26,6 +27,15 @@ STRIKES = 2
 NOT_ABOUT_THE_PLACEMENT = frozenset({"link_lost"})
 """Failures that say nothing about the placement that happened to run."""
 
+_PRIOR = 0.1
+"""How guilty a pair is taken to be at first, as a count of failures."""
+_EXONERATION = 10.0
+"""How many failures one run outweighs: a pair that ran is not broken, though a set that holds it may be."""
+_ROUNDS = 5
+"""Rounds of dealing each failure's guilt to its suspects by how guilty they look."""
+_SAME_AGAIN = 0.1
+"""How likely something runs that holds all of a set that failed."""
+
 
 class Feasibility:
     """The record of failures of one search."""
@@ -34,7 +44,7 @@ class Feasibility:
         self._unit_graph = space.unit_graph
         self._platform_index = {name: index for index, name in enumerate(space.platforms)}
         shape = (len(space.allowed), len(space.platforms))
-        self._failed = np.zeros(shape)
+        self._suspected: list[tuple[NDArray[np.intp], NDArray[np.intp]]] = []
         self._ran = np.zeros(shape)
         self._failures: dict[tuple[str, tuple[int, ...]], int] = {}
         self._struck: set[tuple[str, tuple[int, ...]]] = set()
@@ -47,8 +57,9 @@ class Feasibility:
                 self._ran[unit, self._platform_index[name]] += 1
         elif failure.kind not in NOT_ABOUT_THE_PLACEMENT:
             suspects = _suspects(failure, make_plan(self._unit_graph, placement).segments)
-            for segment in suspects:
-                self._failed[list(segment.units), self._platform_index[segment.platform]] += 1
+            units = [unit for segment in suspects for unit in segment.units]
+            platforms = [self._platform_index[placement.platforms[unit]] for unit in units]
+            self._suspected.append((np.array(units, dtype=np.intp), np.array(platforms, dtype=np.intp)))
             if len(suspects) == 1:
                 self._strike(suspects[0])
 
@@ -68,9 +79,25 @@ class Feasibility:
         Returns:
             Shape (placements,), each in (0, 1].
         """
-        # Laplace's rule, without its doubt where there was no failure at all.
-        pair = (self._ran + 1.0) / (self._ran + self._failed + 1.0)
-        return np.asarray(pair[np.arange(pair.shape[0]), rows].min(axis=1))
+        innocent = 1.0 - self._guilt()
+        runs = np.asarray(innocent[np.arange(innocent.shape[0]), rows].prod(axis=1))
+        for units, platforms in self._suspected:
+            runs[(rows[:, units] == platforms).all(axis=1)] *= _SAME_AGAIN
+        return np.maximum(runs, 1e-6)
+
+    def _guilt(self) -> NDArray[np.float64]:
+        """How likely each (unit, platform) pair makes whatever holds it fail; 0 where nothing speaks against it."""
+        involved = np.zeros_like(self._ran)
+        for suspects in self._suspected:
+            involved[suspects] += 1.0
+        trials = 1.0 + involved + _EXONERATION * self._ran
+        guilt = _PRIOR / trials
+        for _ in range(_ROUNDS):
+            dealt = np.zeros_like(guilt)
+            for suspects in self._suspected:
+                dealt[suspects] += guilt[suspects] / guilt[suspects].sum()
+            guilt = (_PRIOR + dealt) / trials
+        return np.where(involved > 0, guilt, 0.0)
 
     def _strike(self, segment: Segment) -> None:
         key = (segment.platform, segment.units)

@@ -16,11 +16,12 @@ import numpy as np
 from edgeplace.optimizers import candidates
 from edgeplace.optimizers.additive import Numbers, Rows, Wiring
 from edgeplace.optimizers.base import FinishedBy, Optimizer
-from edgeplace.optimizers.calibration import Calibrated, Calibration
+from edgeplace.optimizers.calibration import Calibrated, Calibration, SegmentTime
 from edgeplace.optimizers.features import FeatureMap
 from edgeplace.optimizers.rules import rule_placements
 from edgeplace.optimizers.shortest_path import shortest_path
 from edgeplace.placement.plan import Placement
+from edgeplace.placement.segmentation import make_plan
 from edgeplace.placement.space import PlacementSpace
 
 SEED_SAMPLES = 16
@@ -29,6 +30,8 @@ PATIENCE = 3
 """Batches without a better placement before the search may end with budget left."""
 WORTH_SHARE = 0.005
 """A predicted gain smaller than this share is not worth a measurement."""
+LEAST_CHANCE = 0.02
+"""What is less likely to run than this is not measured once something runs."""
 GIVE_UP_AFTER = 64
 """Measurements without a single one that ran before the search ends."""
 
@@ -36,6 +39,7 @@ _CAUTION = (0.0, 0.0, 0.5, 1.0, 0.0, 2.0, 0.0, 1.0)
 """For each place in a batch, how many standard deviations of hope are added to the prediction."""
 _MIN_TO_LEARN = 6
 """Fewer samples than this say nothing to boosted trees."""
+_MOST_SEGMENTS = 400
 _PARENTS = 6
 _ROUNDS = 3
 _DRAWS = 6
@@ -50,6 +54,11 @@ class _Scored:
     log_ms: Numbers
     spread: Numbers
     runs: Numbers
+
+    def likely(self) -> _Scored:
+        """Those that have a chance to run: a crash on a board can cost more than many measurements."""
+        kept = self.runs >= LEAST_CHANCE
+        return _Scored(self.rows[kept], self.log_ms[kept], self.spread[kept], self.runs[kept])
 
     def joined(self, more: _Scored) -> _Scored:
         """These candidates and then those."""
@@ -77,6 +86,7 @@ class Surrogate(Optimizer):
         super().__init__(space, **arguments)
         self._wiring = Wiring(space)
         self._features = FeatureMap(self._wiring)
+        self._segments: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
         self._whole = space.size <= candidates.ALL_UP_TO
         self._end: FinishedBy = "space" if self._whole else "converged"
 
@@ -106,14 +116,39 @@ class Surrogate(Optimizer):
         rows = self._wiring.rows([placement for placement, _ in timed])
         times_ms = np.array([ms for _, ms in timed])
         calibration = Calibration(self._wiring, self.hints, usual_ms=float(np.median(times_ms)))
-        fitted = calibration.fit(rows, times_ms)
+        fitted = calibration.fit(rows, times_ms, self._segment_times())
         model = _Model(self._features, calibration, fitted, rows, times_ms, seed=int(chance.integers(2**31)))
         best_log_ms = float(np.log(times_ms.min()))
-        scored = self._look_around(model, fitted, rows[np.argsort(times_ms, kind="stable")], chance)
+        scored = self._look_around(model, fitted, rows[np.argsort(times_ms, kind="stable")], chance).likely()
         if self._nothing_better(scored, best_log_ms):
             self._end = "converged"
             return
         yield from self._placements(scored.rows[_batch_order(scored, best_log_ms)])
+
+    def _segment_times(self) -> list[SegmentTime]:
+        """What each segment took, the median of where it was seen; the latest ones when there are very many."""
+        times: dict[tuple[str, tuple[int, ...]], list[tuple[int, float]]] = {}
+        timings = [(placement, m.timing) for placement, m in self.results if m.timing is not None]
+        for sample, (placement, timing) in enumerate(timings):
+            if not timing.segment_ms:
+                continue
+            if placement.id not in self._segments:
+                plan = make_plan(self.space.unit_graph, placement)
+                self._segments[placement.id] = [(s.platform, s.units) for s in plan.segments]
+            segments = self._segments[placement.id]
+            if len(segments) == len(timing.segment_ms):
+                for segment, ms in zip(segments, timing.segment_ms, strict=True):
+                    times.setdefault(segment, []).append((sample, ms))
+        number = {name: index for index, name in enumerate(self._wiring.platforms)}
+        return [
+            SegmentTime(
+                units=units,
+                platform=number[platform],
+                ms=float(np.median([ms for _, ms in seen])),
+                sample=seen[0][0] if len({sample for sample, _ in seen}) == 1 else None,
+            )
+            for (platform, units), seen in list(times.items())[-_MOST_SEGMENTS:]
+        ]
 
     def _look_around(
         self, model: _Model, fitted: Calibrated, fastest: Rows, chance: np.random.Generator

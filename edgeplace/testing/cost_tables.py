@@ -20,7 +20,7 @@ from edgeplace.optimizers import candidates
 from edgeplace.optimizers.additive import AdditiveCosts, Numbers, Rows, Wiring
 from edgeplace.optimizers.base import SearchHints
 from edgeplace.optimizers.shortest_path import shortest_path
-from edgeplace.placement.plan import Placement
+from edgeplace.placement.plan import Placement, Plan
 from edgeplace.placement.segmentation import make_plan
 from edgeplace.placement.space import PlacementSpace
 
@@ -44,6 +44,7 @@ class CostTable:
         noise: Standard deviation of the logarithm of a measured time.
         broken: (unit, platform) pairs that take down whatever segment they are in.
         longest_segment: Platform -> most units it takes in one segment; more is ``out_of_memory``.
+        tells_segments: Measurements carry the time of each segment and hand-over, and not only the total.
         measured: How many measurements were taken.
     """
 
@@ -54,6 +55,7 @@ class CostTable:
     noise: float = 0.0
     broken: frozenset[tuple[int, str]] = frozenset()
     longest_segment: Mapping[str, int] = field(default_factory=dict)
+    tells_segments: bool = True
     measured: int = 0
 
     def __post_init__(self) -> None:
@@ -134,15 +136,17 @@ class CostTable:
     def measure(self, placement: Placement) -> Measurement:
         """Measure the placement; a repeat gives other noise."""
         self.measured += 1
-        plan_id = make_plan(self.space.unit_graph, placement).id
+        plan = make_plan(self.space.unit_graph, placement)
         failure = self.failure(placement)
         if failure is not None:
-            return Measurement(placement.id, plan_id, failure=failure, simulated=True)
+            return Measurement(placement.id, plan.id, failure=failure, simulated=True)
         repeat = self._repeats[placement.id] = self._repeats.get(placement.id, -1) + 1
         entropy = [self.seed, int(placement.id, 16), repeat]
         chance = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
         times = self.true_ms(placement) * np.exp(chance.normal(0.0, self.noise, size=5))
         p50_ms = float(np.median(times))
+        slowness = p50_ms / self.true_ms(placement)
+        segment_ms, handover_ms = self._shares(placement, plan) if self.tells_segments else ((), ())
         timing = Timing(
             times_ms=tuple(times.tolist()),
             p50_ms=p50_ms,
@@ -150,8 +154,37 @@ class CostTable:
             min_ms=float(times.min()),
             p90_ms=float(np.quantile(times, 0.9)),
             p99_ms=float(np.quantile(times, 0.99)),
+            segment_ms=tuple(ms * slowness for ms in segment_ms),
+            handover_ms=tuple(ms * slowness for ms in handover_ms),
         )
-        return Measurement(placement.id, plan_id, timing=timing, simulated=True)
+        return Measurement(placement.id, plan.id, timing=timing, simulated=True)
+
+    def _shares(self, placement: Placement, plan: Plan) -> tuple[list[float], list[float]]:
+        """The true time of each segment and of getting it its inputs; together they are the total.
+
+        What neighbours and groups add goes to the segment of their last unit.
+        """
+        (row,) = self.wiring.rows([placement]).tolist()
+        segment_of = {unit: segment.id for segment in plan.segments for unit in segment.units}
+        segment_ms, handover_ms = [0.0] * len(plan.segments), [0.0] * len(plan.segments)
+        for unit, platform in enumerate(row):
+            segment_ms[segment_of[unit]] += float(self.costs.unit_ms[unit, platform])
+        for edge, (start, end) in enumerate(self.wiring.edges):
+            if row[start] == row[end]:
+                segment_ms[segment_of[end]] += float(self.costs.together_ms[edge, row[end]])
+        for group in self.groups:
+            if all(row[unit] == group.platform for unit in group.units):
+                segment_ms[segment_of[group.units[-1]]] += group.ms
+        for item in self.wiring.carried:
+            start = row[item.producer]
+            for end in dict.fromkeys(row[consumer] for consumer in item.consumers):
+                if end != start:
+                    reader = next(consumer for consumer in item.consumers if row[consumer] == end)
+                    cost = (
+                        self.costs.fixed_ms[start, end] + item.size_bytes * self.costs.ms_per_byte[start, end]
+                    )
+                    handover_ms[segment_of[reader]] += float(cost)
+        return segment_ms, handover_ms
 
     def hints(self) -> SearchHints:
         """What measuring every unit alone and every hand-over once would tell: the additive part, exactly."""
