@@ -5,7 +5,7 @@ winner is a false one; the table says how many there were. The same times with o
 so the noise stays this machine's own) say how often a true gain would have been found.
 
     python tools/bench/aa.py model.tflite                      two interpreters in this process
-    python tools/bench/aa.py model.tflite --board local        two plans through the agent of a board
+    python tools/bench/aa.py model.tflite --board local        one plan twice, through the agent of a board
     python tools/bench/aa.py model.tflite --save times.npz     keep the raw times (tests/data/run_times is made so)
 """
 
@@ -45,6 +45,36 @@ def interpreter_times(model: Path, rounds: int, runs: int, threads: int) -> Time
             interpreter.set_tensor(detail["index"], rng.random(detail["shape"]).astype(detail["dtype"]))
         invokes.append(interpreter.invoke)
     return interleaved(invokes, rounds, runs)
+
+
+def agent_times(
+    model_path: Path, board_name: str, platform_name: str | None, finals: int, rounds: int, runs: int
+) -> Times:
+    """Times of one plan, the whole model on one platform, entered twice into finals on a board, through its agent."""
+    from edgeplace.controller.prepare import board_of, graph_on, inputs_for, workbench_on
+    from edgeplace.controller.requests import Target
+    from edgeplace.measure.board import bring_up
+    from edgeplace.measure.measurement import Failure
+    from edgeplace.measure.workbench import whole_plan
+    from edgeplace.tflite.reader import Model
+
+    model = Model.load(model_path)
+    with bring_up(board_of(Target(board=board_name))) as board:
+        if platform_name is not None and platform_name not in board.platforms:
+            raise SystemExit(f"aa: no platform '{platform_name}' there; it has {', '.join(board.platforms)}")
+        graph = graph_on(board, model, "", ())
+        workbench = workbench_on(board, model, graph, run_deadline_s=60.0)
+        plan = whole_plan(graph, platform_name or next(iter(board.platforms)))
+        sample = inputs_for(graph, None).samples[0]
+        series = []
+        for _ in range(finals):
+            times = workbench.interleave(
+                [(plan, True), (plan, True)], sample, rounds=rounds, runs_per_round=runs
+            )
+            if isinstance(times, Failure):
+                raise SystemExit(f"aa: {times}")
+            series.append(np.array(times))
+    return np.concatenate(series, axis=1)
 
 
 def interleaved(invokes: Sequence[Callable[[], None]], rounds: int, runs: int) -> Times:
@@ -120,15 +150,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--finals", type=int, default=100, help="finals in a row (default 100)")
     parser.add_argument("--rounds", type=int, default=DEFAULT_ROUNDS, help="rounds of each final")
     parser.add_argument("--runs", type=int, default=DEFAULT_RUNS_PER_ROUND, help="runs per plan and round")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="of the interpreters in this process")
+    parser.add_argument(
+        "--board", help="run on this board, through its agent (a profile's name or ssh://...)"
+    )
+    parser.add_argument("--platform", help="on this platform of the board (default: its first)")
     parser.add_argument(
         "--save", type=Path, help="write the raw times (.npz: times_ns uint32 [plan, round, run])"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args(arguments)
-    times_ms = interpreter_times(
-        options.model, options.finals * options.rounds, options.runs, options.threads
-    )
+    if options.board:
+        times_ms = agent_times(
+            options.model, options.board, options.platform, options.finals, options.rounds, options.runs
+        )
+    else:
+        rounds = options.finals * options.rounds
+        times_ms = interpreter_times(options.model, rounds, options.runs, options.threads)
     if options.save:
         np.savez_compressed(options.save, times_ns=np.rint(times_ms * 1e6).astype(np.uint32))
     found = judge(times_ms, options.rounds)
