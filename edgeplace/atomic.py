@@ -51,10 +51,11 @@ def write_atomic(path: str | Path, pieces: Iterable[Piece], *, mode: int = 0o666
 def folder_atomic(path: str | Path) -> Iterator[Path]:
     """A folder that appears whole: ``with folder_atomic(path) as scratch`` fills ``scratch``, then it becomes ``path``.
 
-    A folder that was at ``path`` is replaced. When the block ends with an exception, ``path`` is as it was.
+    A folder that was at ``path`` is replaced when it holds nothing but what is written anew; one with other files in it
+    is somebody's, and is left alone. When the block ends with an exception, ``path`` is as it was.
 
     Raises:
-        OutputError: It could not be written, or ``path`` is there and not a folder.
+        OutputError: It could not be written, or ``path`` is there and not a folder, or holds other files.
     """
     path = Path(path)
     with _explained(path):
@@ -64,11 +65,25 @@ def folder_atomic(path: str | Path) -> Iterator[Path]:
         scratch = Path(tempfile.mkdtemp(dir=path.parent, prefix=_PREFIX, suffix=".tmp"))
         os.chmod(scratch, 0o777 & ~_umask())
     try:
-        yield scratch
         with _explained(path):
+            yield scratch
+            _refuse_to_lose_files(scratch, path)
             _put_in_place(scratch, path)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _refuse_to_lose_files(scratch: Path, path: Path) -> None:
+    """Other files than those written anew are not ours to remove."""
+    if not path.is_dir():
+        return
+    others = sorted({entry.name for entry in path.iterdir()} - {entry.name for entry in scratch.iterdir()})
+    if others:
+        raise OutputError(
+            f"the folder holds other files ({', '.join(others[:3])}), which would be lost",
+            where=str(path),
+            hint="name a new folder, or empty this one first",
+        )
 
 
 def _put_in_place(scratch: Path, path: Path) -> None:

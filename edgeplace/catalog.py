@@ -10,9 +10,10 @@ from edgeplace.codegen.python import PythonTarget
 from edgeplace.optimizers.base import Optimizer
 from edgeplace.optimizers.exhaustive import Exhaustive
 from edgeplace.optimizers.random_search import RandomSearch
+from edgeplace.optimizers.rules import Rules
 from edgeplace.optimizers.surrogate import Surrogate
 from edgeplace.registry import Registry
 
-OPTIMIZERS: Registry[type[Optimizer]] = Registry("optimizer", [Exhaustive, Surrogate, RandomSearch])
+OPTIMIZERS: Registry[type[Optimizer]] = Registry("optimizer", [Exhaustive, Surrogate, Rules, RandomSearch])
 
 CODEGEN_TARGETS: Registry[type[CodegenTarget]] = Registry("codegen target", [PythonTarget])

@@ -99,9 +99,28 @@ def test_folder_appears_whole(tmp_path: Path) -> None:
         assert not path.exists()
     assert (path / "a").read_text() == "1"
     with folder_atomic(path) as scratch:
-        (scratch / "b").write_text("2")
-    assert os.listdir(path) == ["b"]
+        (scratch / "a").write_text("2")
+        (scratch / "b").write_text("3")
+    assert (path / "a").read_text() == "2"
+    assert sorted(os.listdir(path)) == ["a", "b"]
     assert os.listdir(path.parent) == ["folder"]
+
+
+def test_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    path.mkdir()
+    (path / "precious").write_text("1")
+    with pytest.raises(OutputError, match="precious"), folder_atomic(path) as scratch:
+        (scratch / "a").touch()
+    assert os.listdir(path) == ["precious"]
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_a_full_disk_within_the_block_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="No space left") as caught, folder_atomic(tmp_path / "folder"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert "make room" in caught.value.hint
+    assert os.listdir(tmp_path) == []
 
 
 def test_folder_stays_when_the_work_fails(tmp_path: Path) -> None:

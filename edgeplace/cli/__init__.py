@@ -84,6 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         result = app(arguments, prog_name="edgeplace", standalone_mode=False)
         sys.stdout.flush()
+        if result == EXIT_INTERRUPTED:  # what newer typers make of Ctrl-C
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else EXIT_OK
     except typer.Exit as request:
         return request.exit_code
@@ -93,8 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         return _explain(str(error), error.hint, error.exit_code)
-    except (KeyboardInterrupt, typer.Abort) as stop:
-        return _explain("interrupted", getattr(stop, "hint", ""), EXIT_INTERRUPTED)
+    except (KeyboardInterrupt, typer.Abort):
+        return _explain("interrupted", "", EXIT_INTERRUPTED)
     except BrokenPipeError:
         # `edgeplace ... | head`: the reader has gone, and that is fine. Keep the interpreter's own flush quiet.
         with contextlib.suppress(OSError):
@@ -111,7 +113,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _explain(message: str, hint: str, code: int) -> int:
-    sys.stderr.write(f"edgeplace: {'interrupted' if code == EXIT_INTERRUPTED else 'error: ' + message}\n")
+    kind = "" if code == EXIT_INTERRUPTED else "error: "
+    sys.stderr.write(f"edgeplace: {kind}{message}\n")
     if hint:
         sys.stderr.write(f"  try: {hint}\n")
     return code

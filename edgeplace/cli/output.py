@@ -34,7 +34,7 @@ def print_renderables(*parts: RenderableType) -> None:
     """Tables and lines on stdout; wide enough to be piped into a file without wrapping."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     for part in parts:
-        console.print(part)
+        console.print(part, markup=False)
 
 
 class ConsoleObserver:

@@ -10,10 +10,9 @@ import numpy.typing as npt
 
 from edgeplace.catalog import CODEGEN_TARGETS
 from edgeplace.codegen.base import Deployment, write_files
+from edgeplace.controller.prepare import graph_of_map
 from edgeplace.controller.verify import model_of_map
 from edgeplace.delegate_map import load_map, plan_from_map
-from edgeplace.errors import InputError
-from edgeplace.graph.build import build_graph
 from edgeplace.graph.contract import contract
 from edgeplace.graph.graph import Graph
 from edgeplace.placement.plan import Plan
@@ -31,13 +30,7 @@ def generate(map_path: Path, out: Path, *, target: str = "python", model: Path |
     generator = CODEGEN_TARGETS.get(target)()
     delegate_map = load_map(map_path)
     source = Model.load(model_of_map(map_path, delegate_map, model))
-    if delegate_map.model.shapes:
-        raise InputError(
-            "the map is for other input shapes than the file's, which generated code does not resize yet",
-            where=str(map_path),
-            hint="export the model with these shapes, and optimize that",
-        )
-    graph = build_graph(source, signature=delegate_map.model.signature)
+    graph = graph_of_map(delegate_map, source)
     plan = plan_from_map(delegate_map, graph)
     cutter = SegmentCutter(source, contract(graph, "op"))
     deployment = Deployment(

@@ -10,16 +10,14 @@ from typing import Any
 from edgeplace import boards
 from edgeplace.atomic import folder_atomic
 from edgeplace.boards import BoardProfile
-from edgeplace.controller.prepare import board_of, granularity_of, graph_on, resized_inputs
+from edgeplace.controller.prepare import board_of, granularity_of, graph_here, graph_of_map
 from edgeplace.controller.requests import Target
 from edgeplace.controller.verify import model_of_map
 from edgeplace.delegate_map import DelegateMap, load_map, plan_from_map
 from edgeplace.delegate_map import diff_maps as differences
 from edgeplace.delegate_map import explain_map as explanations
 from edgeplace.errors import InputError
-from edgeplace.graph.build import build_graph
 from edgeplace.graph.contract import contract, format_ids
-from edgeplace.graph.graph import Graph
 from edgeplace.graph.inspect import inspect_model
 from edgeplace.measure.board import bring_up
 from edgeplace.placement.cut_points import cut_at, cut_in_parts
@@ -37,7 +35,7 @@ def inspect(
     """Facts about a model: operators, tensors, units, MACs, what may not be separated and why."""
     fineness = granularity_of(granularity)
     model = Model.load(model_path)
-    graph = _graph(model, signature, shapes)
+    graph = graph_here(model, signature, shapes)
     return inspect_model(model, graph, contract(graph, fineness))
 
 
@@ -62,7 +60,7 @@ def cut(
             hint=f"edgeplace cut {model_path} --parts 2 -o {out}",
         )
     model = Model.load(model_path)
-    graph = _graph(model, signature, shapes)
+    graph = graph_here(model, signature, shapes)
     unit_graph = contract(graph, "op")
     result = cut_in_parts(unit_graph, parts) if parts is not None else cut_at(unit_graph, at)
     cutter = SegmentCutter(model, unit_graph)
@@ -184,13 +182,4 @@ def validate_map(path: Path, model_path: Path | None) -> None:
     """
     delegate_map = load_map(path)
     model = Model.load(model_of_map(path, delegate_map, model_path))
-    plan_from_map(delegate_map, build_graph(model, signature=delegate_map.model.signature))
-
-
-def _graph(model: Model, signature: str, shapes: Sequence[str]) -> Graph:
-    """The graph; other shapes than the file's are computed by this machine's runtime, in the agent's worker."""
-    graph = build_graph(model, signature=signature)
-    if not resized_inputs(graph, shapes):
-        return graph
-    with bring_up(boards.load_board("local", platforms=("cpu",))) as board:
-        return graph_on(board, model, signature, shapes)
+    plan_from_map(delegate_map, graph_of_map(delegate_map, model))

@@ -59,7 +59,7 @@ DEFAULT_PLATFORM = "runtime-default"
 """What the runtime does with the file as given: all of it on the CPU's default delegate."""
 
 MIXED_IN_FINAL = 2
-"""The fastest found and its runner-up."""
+"""The fastest mix of platforms, and the next."""
 HOPELESS = 3.0
 """What is slower than the fastest by this factor is measured but takes no part in the final."""
 
@@ -281,7 +281,7 @@ def _entrants(
     for known_ms, placement in mixed:
         plan = bench.plan(placement)
         if plan.id not in found and len(found) < MIXED_IN_FINAL:
-            found[plan.id] = Entrant("runner-up" if found else "fastest found", plan, known_ms)
+            found[plan.id] = Entrant("next mix" if found else "fastest mix", plan, known_ms)
     entrants += [*found.values(), *_defaults(bench.workbench, board, numerics, request)]
     best_ms = min(entrant.known_ms for entrant in entrants if entrant.competes)
     return [entrant for entrant in entrants if entrant.known_ms <= best_ms * HOPELESS], [
@@ -420,5 +420,6 @@ def _interruptible(request: OptimizeRequest, recorder: SessionRecorder, watch: O
     except KeyboardInterrupt:
         recorder.give_up("interrupted")
         raise SearchInterrupted(
-            f"{recorder.measured} measurements are kept; go on with the same command and --resume"
+            f"interrupted; {recorder.measured} measurements are kept",
+            hint="the same command with --resume goes on with them",
         ) from None

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from edgeplace.boards import BoardProfile, load_board
 from edgeplace.controller.requests import Target
+from edgeplace.delegate_map import DelegateMap
 from edgeplace.errors import InputError
 from edgeplace.graph.build import build_graph
 from edgeplace.graph.contract import Granularity, contract
 from edgeplace.graph.graph import Graph
-from edgeplace.measure.board import LiveBoard
+from edgeplace.measure.board import LiveBoard, bring_up
 from edgeplace.measure.inputs import InputSet, load_inputs, parse_shapes, random_inputs
 from edgeplace.measure.workbench import Deadlines, Workbench
 from edgeplace.placement.segments import SegmentCutter
@@ -61,6 +62,25 @@ def graph_on(board: LiveBoard, model: Model, signature: str, shape_texts: Sequen
     found = board.agent.shapes(original_file(model), resized, runtime=board.cpu_runtime)
     known = {tensor: shape for tensor, shape in found.shapes.items() if tensor not in found.dynamic}
     return build_graph(model, signature=signature, shapes=known)
+
+
+def graph_here(model: Model, signature: str, shape_texts: Sequence[str]) -> Graph:
+    """The graph of an entry; other shapes than the file's are computed by this machine's runtime, in a worker."""
+    graph = build_graph(model, signature=signature)
+    if not resized_inputs(graph, shape_texts):
+        return graph
+    with bring_up(load_board("local", platforms=("cpu",))) as board:
+        return graph_on(board, model, signature, shape_texts)
+
+
+def graph_of_map(delegate_map: DelegateMap, model: Model) -> Graph:
+    """The graph that a map places."""
+    return graph_here(model, delegate_map.model.signature, shape_texts(delegate_map))
+
+
+def shape_texts(delegate_map: DelegateMap) -> list[str]:
+    """A map's input shapes as ``--shape`` takes them."""
+    return [f"{name}={'x'.join(map(str, shape))}" for name, shape in delegate_map.model.shapes.items()]
 
 
 def inputs_for(graph: Graph, path: Path | None) -> InputSet:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from edgeplace.errors import EXIT_INTERRUPTED, EdgePlaceError
+
 DEFAULT_SURROGATE_BUDGET = 64
 """Placements the surrogate measures at most when no budget is given; exhaustive search has no limit of its own."""
 
@@ -96,9 +98,7 @@ class VerifyRequest:
     rounds: int | None = None
 
 
-class SearchInterrupted(KeyboardInterrupt):
+class SearchInterrupted(EdgePlaceError):
     """Ctrl-C during a search. Everything measured is kept; ``hint`` says how to go on."""
 
-    def __init__(self, hint: str) -> None:
-        super().__init__()
-        self.hint = hint
+    exit_code = EXIT_INTERRUPTED

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from edgeplace.measure.decision import (
     DEFAULT_RUNS_PER_ROUND,
     Verdict,
@@ -19,6 +21,9 @@ from edgeplace.measure.measurement import Agreement, Failure
 from edgeplace.measure.statistics import median_interval, round_medians
 from edgeplace.measure.workbench import Sample, Workbench
 from edgeplace.placement.plan import Plan
+
+MOST_FINAL_S = 60.0
+"""A final of slow plans takes about this long at most, and at least the rounds that a decision needs."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,8 @@ def run_final(
         rounds: Number of rounds, fixed before the first; ``None`` for as many as plans this fast need.
     """
     if rounds is None:
-        rounds = final_rounds([entrant.known_ms for entrant in entrants], runs_per_round=runs_per_round)
+        known_ms = [entrant.known_ms for entrant in entrants]
+        rounds = final_rounds(known_ms, runs_per_round=runs_per_round, budget_s=MOST_FINAL_S)
     failures: dict[str, Failure] = {}
     racing = list(entrants)
     while racing:
@@ -96,7 +102,7 @@ def run_final(
     singles = [entrant.name for entrant in racing if entrant.competes and entrant.is_single]
     verdict = pick_winner(competing, singles) if singles and len(competing) > 1 else None
     return FinalResult(
-        {name: float(sorted(values)[len(values) // 2]) for name, values in medians.items()},
+        {name: float(np.median(values)) for name, values in medians.items()},
         {name: median_interval(values) for name, values in medians.items()},
         verdict,
         rounds,
