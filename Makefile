@@ -11,6 +11,7 @@ help:           ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(VENV)/.installed: setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || sh tools/install_system_packages.sh python3-venv
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e '.[demo,test]'

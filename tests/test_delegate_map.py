@@ -150,6 +150,17 @@ def test_a_map_survives_its_file(tmp_path: Path) -> None:
     )
 
 
+def test_the_number_of_placements_is_exact_however_large(tmp_path: Path) -> None:
+    found = full_map()
+    assert found.search is not None
+    placements = 5**388  # every operator of a 388-operator model on five platforms
+    large = found.model_copy(update={"search": found.search.model_copy(update={"placements": placements})})
+    (tmp_path / "m.yaml").write_text(dump_map(large))
+    again = load_map(tmp_path / "m.yaml")
+    assert again.search is not None
+    assert again.search.placements == placements
+
+
 def test_a_map_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "m.yaml"
     path.write_text("old")

@@ -1,9 +1,10 @@
 #!/bin/sh
 # What the tests need from the system and pip cannot bring: an OpenSSH server (real SSH tests), gcc (the test
 # delegate), and a Vulkan driver (the gpu platform; Debian's chromium carries SwiftShader). Does nothing when all
-# are there; says what to install when it may not.
+# are there; says what to install when it may not. With arguments: installs just these packages.
 set -eu
-missing=""
+missing="$*"
+if [ -z "$missing" ]; then
 [ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
 command -v ssh-keygen >/dev/null 2>&1 || missing="$missing openssh-client"
 command -v gcc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
@@ -13,6 +14,7 @@ if [ ! -e "$swiftshader" ] && ! ls /usr/share/vulkan/icd.d/*.json >/dev/null 2>&
   # On Ubuntu `chromium` is only a stub for a snap and brings no driver.
   if grep -q '^ID=debian' /etc/os-release 2>/dev/null; then missing="$missing chromium"
   else echo "no Vulkan driver: the gpu tests will skip (any Vulkan 1.1 driver will do)" >&2; fi
+fi
 fi
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ]; then sudo=""; elif command -v sudo >/dev/null 2>&1; then sudo="sudo"; else

@@ -173,7 +173,7 @@ def _segments(facts: SearchFacts, plan: Plan, measurement: Measurement) -> tuple
 def _result(facts: SearchFacts, winner: Entrant, measurement: Measurement) -> Result:
     final, numerics = facts.final, facts.numerics
     speedup = _speedup(facts, winner)
-    reason = final.verdict.reason if final.verdict is not None else "it is the only placement that works"
+    reason = _reason(facts, winner)
     return Result(
         p50_ms=final.p50_ms[winner.name],
         ci95_ms=final.ci95_ms[winner.name],
@@ -187,6 +187,19 @@ def _result(facts: SearchFacts, winner: Entrant, measurement: Measurement) -> Re
         inputs=numerics.inputs.source,
         noisy=measurement.timing.noisy if measurement.timing is not None else False,
     )
+
+
+def _reason(facts: SearchFacts, winner: Entrant) -> str:
+    """Why the winner is the answer: the final's verdict, and who was too slow to take part."""
+    reasons = [facts.final.verdict.reason] if facts.final.verdict is not None else []
+    too_slow = [
+        f"{entrant.name}: {entrant.known_ms / winner.known_ms:.1f} times the time in the search, not in the final"
+        for entrant in facts.entrants
+        if entrant.competes and not entrant.is_single and entrant.name not in facts.final.p50_ms
+        if entrant.name not in facts.final.failures
+    ]
+    failed = [f"{name}: failed in the final: {failure}" for name, failure in facts.final.failures.items()]
+    return "; ".join([*reasons, *too_slow, *failed]) or "it is the only placement that works"
 
 
 def _speedup(facts: SearchFacts, winner: Entrant) -> float | None:
@@ -297,9 +310,9 @@ def _rows(facts: SearchFacts, winner: Entrant, baselines: Mapping[str, float | s
     for name, value in baselines.items():
         rows.append(_row(facts, name, plans.get(name), value, winner))
     rows += [
-        _row(facts, entrant.name, entrant, facts.final.p50_ms[entrant.name], winner)
+        _row(facts, entrant.name, entrant, facts.final.p50_ms.get(entrant.name, entrant.known_ms), winner)
         for entrant in facts.entrants
-        if entrant.competes and not entrant.is_single and entrant.name in facts.final.p50_ms
+        if entrant.competes and not entrant.is_single and entrant.name not in facts.final.failures
     ]
     return rows
 

@@ -48,7 +48,7 @@ from edgeplace.measure.workbench import Workbench, whole_plan
 from edgeplace.optimizers.base import Optimizer, SearchHints
 from edgeplace.optimizers.gate import choose_method
 from edgeplace.placement.constraints import build_space, parse_rule
-from edgeplace.placement.plan import Placement
+from edgeplace.placement.plan import Placement, Plan
 from edgeplace.placement.space import PlacementSpace
 from edgeplace.store import Session, Store, session_key
 from edgeplace.tflite.reader import Model
@@ -133,38 +133,37 @@ def optimize(request: OptimizeRequest, observer: Observer | None = None) -> Opti
         if numerics.gate.limit.weakness:
             watch.note(f"{numerics.gate.limit.weakness}; give real inputs with --inputs, or a --metric")
 
-        unit_graph = contract(graph, granularity)
-        platforms = tuple(board.platforms)
-        watch.stage("support, by trying", len(unit_graph.units) * len(platforms))
-        tensors = reference_tensors(workbench, unit_graph, numerics)
-        finder = SupportFinder(
-            workbench,
-            tensors,
-            numerics.gate,
-            trusted=board.trusted,
-            memory=StoredTrials(store, board, numerics),
-            report=watch.advance,
-        )
-        support = finder.find(unit_graph, platforms)
-        space = build_space(
-            support.unit_graph, platforms, support.supported(), pins, bans, reasons=support.reasons()
-        )
-
         session = _open_session(store, request, board, graph, inputs, watch)
         recorder = SessionRecorder(session)
-        bench = Bench(
-            workbench,
-            space.unit_graph,
-            numerics,
-            tensors,
-            timing_plan(request),
-            finder,
-            trusted=board.trusted,
-            recorder=recorder,
-            strikes=session.strikes(),
-        )
-        optimizer = _choose_optimizer(request, space, support, bench)
-        with _interruptible(request, recorder, watch):
+        with _interruptible(recorder):
+            unit_graph = contract(graph, granularity)
+            platforms = tuple(board.platforms)
+            watch.stage("support, by trying", len(unit_graph.units) * len(platforms))
+            tensors = reference_tensors(workbench, unit_graph, numerics)
+            finder = SupportFinder(
+                workbench,
+                tensors,
+                numerics.gate,
+                trusted=board.trusted,
+                memory=StoredTrials(store, board, numerics),
+                report=watch.advance,
+            )
+            support = finder.find(unit_graph, platforms)
+            space = build_space(
+                support.unit_graph, platforms, support.supported(), pins, bans, reasons=support.reasons()
+            )
+            bench = Bench(
+                workbench,
+                space.unit_graph,
+                numerics,
+                tensors,
+                timing_plan(request),
+                finder,
+                trusted=board.trusted,
+                recorder=recorder,
+                strikes=session.strikes(),
+            )
+            optimizer = _choose_optimizer(request, space, support, bench)
             finished_by = _search(optimizer, bench, request.minutes, watch)
             final, entrants = _final(optimizer, bench, space, board, numerics, request, watch)
         facts = SearchFacts(
@@ -202,9 +201,15 @@ def _search(optimizer: Optimizer, bench: Bench, minutes: float | None, watch: Ob
             results.append((placement, measurement))
             if measurement.p50_ms is not None:
                 best_ms = measurement.p50_ms if best_ms is None else min(best_ms, measurement.p50_ms)
-            watch.advance("nothing works yet" if best_ms is None else f"best so far {best_ms:.3f} ms")
+            best = "nothing works yet" if best_ms is None else f"best so far {best_ms:.3f} ms"
+            watch.advance(f"{best}; {_in_words(bench.plan(placement))}")
         optimizer.tell(results)
     return optimizer.finished_by
+
+
+def _in_words(plan: Plan) -> str:
+    platforms = dict.fromkeys(segment.platform for segment in plan.segments)
+    return f"{len(plan.segments)} segments on {' + '.join(platforms)}"
 
 
 def _expected_measurements(optimizer: Optimizer) -> int:
@@ -413,7 +418,7 @@ def _writable(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _interruptible(request: OptimizeRequest, recorder: SessionRecorder, watch: Observer) -> Iterator[None]:
+def _interruptible(recorder: SessionRecorder) -> Iterator[None]:
     """Ctrl-C keeps every measurement and says how to go on."""
     try:
         yield

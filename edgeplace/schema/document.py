@@ -27,7 +27,7 @@ MAX_VALUES = 200_000
 Value = Union[None, bool, int, float, str, tuple["Value", ...], dict[str, "Value"]]
 Path_ = tuple[Union[str, int], ...]
 
-_INT = re.compile(r"[-+]?[0-9]{1,19}|0x[0-9a-fA-F]{1,16}|0o[0-7]{1,21}")
+_INT = re.compile(r"[-+]?[0-9]{1,1000}|0x[0-9a-fA-F]{1,16}|0o[0-7]{1,21}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NAMED: Mapping[str, Value] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -211,7 +211,8 @@ class _Converter:
 def resolve_scalar(text: str) -> Value:
     """The value of an unquoted scalar by the YAML 1.2 core schema (so ``no`` and ``1:30`` are text).
 
-    Whole numbers beyond 64 bits stay text: nothing in a file needs them.
+    Whole numbers may be long: a map holds the exact number of placements, five platforms to the power of hundreds of
+    operators. Beyond a thousand digits they stay text.
     """
     if text in _NAMED:
         return _NAMED[text]

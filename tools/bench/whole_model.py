@@ -31,6 +31,7 @@ PREFERRED = (
     "face_detection_full_range_sparse", "palm_detection_lite", "visual_wake_words", "image_classification",
 )  # fmt: skip
 LIMIT = 0.05
+TOOL_RESOLUTION_MS = 0.01
 
 
 class Agent:
@@ -162,12 +163,15 @@ def main() -> int:
                     our_turn()
             their_ms, our_ms, total_ms = (min(series) for series in (theirs, alone, totals))
             ratio = our_ms / their_ms
-            beyond += abs(ratio - 1) > LIMIT
+            # The tool's own rounding says nothing about the agent.
+            beyond += abs(ratio - 1) > LIMIT + TOOL_RESOLUTION_MS / 2 / their_ms
             print(
                 f"| {path.stem} | {their_ms:.3f} | {our_ms:.3f} | {ratio:.3f} | {total_ms:.3f} |", flush=True
             )
         agent.close()
-    print(f"\n{beyond} of {len(models)} beyond {LIMIT:.0%}")
+    print(
+        f"\n{beyond} of {len(models)} beyond {LIMIT:.0%} and the tool's rounding to {TOOL_RESOLUTION_MS} ms"
+    )
     return int(beyond > 0)
 
 
