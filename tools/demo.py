@@ -5,6 +5,7 @@ Each step is a command a user would type; it is printed, then run. Everything is
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -18,13 +19,15 @@ OUT = ROOT / "demo-out"
 MODEL = ROOT / ".models" / "face_landmark.tflite"
 
 
-def run(*argv: str) -> None:
-    """Show a command and run it; ends the demo when it fails."""
+def run(*argv: str, log: str | None = None) -> None:
+    """Show a command and run it; ends the demo when it fails. What libraries say on stderr goes to ``log``."""
     print(f"\n$ {shlex.join(argv)}", flush=True)
     program = Path(sys.executable).with_name(argv[0])
-    code = subprocess.call(
-        [str(program), *argv[1:]], cwd=OUT, env={**os.environ, "EDGEPLACE_STORE": str(OUT / "store.sqlite")}
-    )
+    environment = {**os.environ, "EDGEPLACE_STORE": str(OUT / "store.sqlite")}
+    with open(OUT / log, "wb") if log else contextlib.nullcontext() as stderr:
+        code = subprocess.call([str(program), *argv[1:]], cwd=OUT, env=environment, stderr=stderr)
+    if code and log:
+        print((OUT / log).read_text(errors="replace"))
     if code:
         sys.exit(code)
 
@@ -40,7 +43,7 @@ def main() -> None:
     run("edgeplace", "map", "explain", "face_landmark.yaml")
     run("edgeplace", "verify", "face_landmark.yaml", "--tolerance", "1.0")
     run("edgeplace", "generate", "face_landmark.yaml", "--target", "python", "-o", "deployment")
-    run("python", "deployment/runner.py", "--bench")
+    run("python", "deployment/runner.py", "--bench", log="runner.log")
     minutes = (time.monotonic() - started_s) / 60
     print(
         f"\nDone in {minutes:.1f} minutes. Look at demo-out/face_landmark.yaml and demo-out/deployment/runner.py."

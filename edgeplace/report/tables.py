@@ -47,7 +47,7 @@ def optimize_tables(outcome: Facts) -> list[RenderableType]:
         )
         cells = [
             ">" if row["chosen"] else "",
-            row["name"] if row["kind"] != "mixed" else f"{row['name']} (mixed)",
+            row["name"],
             ms_text(row["p50_ms"]),
             interval_text(row["ci95_ms"]),
             ratio_text(row["speedup"]),
