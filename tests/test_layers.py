@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("registry", "deadline", "atomic"),
+    ("registry", "deadline", "atomic", "user_folders"),
     ("schema",),
     ("boards",),
     ("tflite",),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.resources
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +15,7 @@ from edgeplace.boards.profile import BoardProfile
 from edgeplace.errors import InputError, ProfileError, UnknownNameError
 from edgeplace.registry import nearest_name_hint
 from edgeplace.schema import Document, merge_values, read_document, read_text, validate_document
+from edgeplace.user_folders import NoHomeFolderError, xdg_folder
 
 GENERIC_BOARD = "linux"
 """The profile that ``ssh://user@host`` takes its platforms from."""
@@ -32,8 +33,10 @@ class BoardEntry:
 
 def profile_folders(boards_dirs: Sequence[Path] = ()) -> tuple[Path, ...]:
     """Where profiles are looked for, first hit first: the given folders, the user's own, the packaged ones."""
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return (*boards_dirs, config / "edgeplace" / "boards", _packaged_folder())
+    own: tuple[Path, ...] = ()
+    with contextlib.suppress(NoHomeFolderError):
+        own = (xdg_folder("XDG_CONFIG_HOME", ".config") / "edgeplace" / "boards",)
+    return (*boards_dirs, *own, _packaged_folder())
 
 
 def _packaged_folder() -> Path:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,13 +11,14 @@ from typing import Any
 
 from edgeplace.agent_client import AgentClient, AgentFailure, AgentInfo
 from edgeplace.boards import BoardProfile, PlatformProfile, platform_spec
-from edgeplace.errors import NoFeasiblePlacementError
+from edgeplace.errors import NoFeasiblePlacementError, OutputError
 from edgeplace.tflite.probe_model import probe_model
 from edgeplace.transport import transport_for
-
-LOG = logging.getLogger(__name__)
+from edgeplace.user_folders import xdg_folder
 
 PROBE_DEADLINE_S = 120.0
+MEASURED_DETAILS = ("memory_bytes",)
+"""Details of a platform that differ from one start of the agent to the next."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,15 @@ class LivePlatform:
     profile: PlatformProfile
     spec: Mapping[str, Any]
     details: Mapping[str, Any]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells this platform from another: its description, and the runtimes, devices and library files behind it.
+
+        The same in every search as long as nothing on the board changed.
+        """
+        lasting = {key: value for key, value in self.details.items() if key not in MEASURED_DETAILS}
+        return {"spec": dict(self.spec), "details": lasting}
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,13 @@ class LiveBoard:
             if platform.profile.kind == "cpu" and platform.profile.loader == "interpreter":
                 return platform.profile.runtime
         return ""
+
+    @property
+    def cpu_runtime_version(self) -> str:
+        """Name and version of :attr:`cpu_runtime`; of every runtime when there is a choice."""
+        runtimes = self.info.runtimes
+        names = [self.cpu_runtime] if self.cpu_runtime in runtimes else sorted(runtimes)
+        return " ".join(f"{name} {runtimes[name]}" for name in names)
 
     @property
     def trusted(self) -> frozenset[str]:
@@ -111,9 +126,15 @@ def bring_up(profile: BoardProfile, report: Callable[[str], None] = lambda text:
 
 def agent_log_path(board: str) -> Path:
     """Where the agent's stderr (and every vendor library's chatter) is kept on the host."""
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    folder = state / "edgeplace"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = xdg_folder("XDG_STATE_HOME", ".local/state") / "edgeplace"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"the folder of the agent's log cannot be made: {error.strerror or error}",
+            where=str(folder),
+            hint="set XDG_STATE_HOME to a folder you may write",
+        ) from error
     return folder / f"agent-{board}.log"
 
 

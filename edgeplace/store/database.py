@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from edgeplace.errors import StoreError
 from edgeplace.store.tables import FORMAT, metadata, store_facts
+from edgeplace.user_folders import expand_home
 
 _WRITING = "edgeplace_writing"
 
@@ -147,7 +148,7 @@ class Database:
 
 def _sqlite_url(url_or_path: str | Path) -> URL:
     if isinstance(url_or_path, Path) or "://" not in url_or_path:
-        return URL.create("sqlite", database=str(Path(url_or_path).expanduser()))
+        return URL.create("sqlite", database=str(expand_home(url_or_path)))
     try:
         url = make_url(url_or_path)
     except ArgumentError as error:

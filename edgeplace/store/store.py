@@ -24,6 +24,7 @@ from edgeplace.store.records import (
 )
 from edgeplace.store.session import Clock, Session
 from edgeplace.store.tables import measurements, reference_outputs, sessions, support
+from edgeplace.user_folders import home_folder
 
 LOG = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ NOT_ABOUT_THE_SEGMENT = frozenset({"agent_lost", "link_lost", "board_rebooted", 
 
 def default_store_path() -> Path:
     """Where records go when the user names no store."""
-    return Path.home() / ".edgeplace" / "store.sqlite"
+    return home_folder() / ".edgeplace" / "store.sqlite"
 
 
 def _utc_now() -> datetime:

@@ -90,8 +90,20 @@ def sha256_of(pieces: Iterable[memoryview]) -> str:
 
 
 def open_log(log: Path) -> FileIO:
-    """``log`` opened to append to, unbuffered, readable by nobody else."""
-    return FileIO(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "ab")
+    """``log`` opened to append to, unbuffered, readable by nobody else.
+
+    Raises:
+        LinkError: It cannot be opened.
+    """
+    try:
+        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LinkError(
+            f"the agent's log cannot be written: {error.strerror or error}",
+            where=str(log),
+            hint="set XDG_STATE_HOME to a folder you may write",
+        ) from error
+    return FileIO(descriptor, "ab")
 
 
 class Stream(ABC):

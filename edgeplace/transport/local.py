@@ -25,6 +25,7 @@ from edgeplace.transport.base import (
     pieces_of,
     sha256_of,
 )
+from edgeplace.user_folders import xdg_folder
 
 _ABORT_WAIT_S = 5.0
 
@@ -196,8 +197,7 @@ class LocalTransport(Transport):
 
 
 def _default_work_dir() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(cache) if cache else Path.home() / ".cache") / "edgeplace"
+    return xdg_folder("XDG_CACHE_HOME", ".cache") / "edgeplace"
 
 
 def _cannot_start(argv: Sequence[str], error: OSError) -> LinkError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import logging
 import os
@@ -14,6 +15,7 @@ from paramiko.pkey import UnknownKeyType
 from edgeplace.errors import LinkError
 from edgeplace.transport.base import HostKeyError
 from edgeplace.transport.ssh_target import KNOWN_HOSTS_VARIABLE, SshTarget
+from edgeplace.user_folders import NoHomeFolderError, expand_home, home_folder
 
 LOG = logging.getLogger(__name__)
 
@@ -84,8 +86,10 @@ def open_client(target: SshTarget) -> paramiko.SSHClient:
 def _load_known_hosts(client: paramiko.SSHClient, target: SshTarget) -> None:
     named = [] if target.known_hosts is None else [target.known_hosts]
     if variable := os.environ.get(KNOWN_HOSTS_VARIABLE, ""):
-        named += [Path(part).expanduser() for part in variable.split(os.pathsep) if part]
-    usual = [Path("~/.ssh/known_hosts").expanduser(), Path("/etc/ssh/ssh_known_hosts")]
+        named += [expand_home(part) for part in variable.split(os.pathsep) if part]
+    usual = [Path("/etc/ssh/ssh_known_hosts")]
+    with contextlib.suppress(NoHomeFolderError):
+        usual.insert(0, home_folder() / ".ssh" / "known_hosts")
     for path in [*named, *(path for path in usual if path.is_file())]:
         try:
             client.load_system_host_keys(str(path))

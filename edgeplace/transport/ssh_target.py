@@ -7,6 +7,7 @@ from pathlib import Path
 
 from edgeplace.boards.address import parse_address
 from edgeplace.boards.profile import SshSettings
+from edgeplace.user_folders import expand_home
 
 DEFAULT_PORT = 22
 KNOWN_HOSTS_VARIABLE = "EDGEPLACE_KNOWN_HOSTS"
@@ -45,8 +46,8 @@ class SshTarget:
             host=where.host,
             port=settings.port if where.port is None else where.port,
             user=where.user or settings.user,
-            identity_file=Path(settings.identity_file).expanduser() if settings.identity_file else None,
-            known_hosts=Path(settings.known_hosts).expanduser() if settings.known_hosts else None,
+            identity_file=expand_home(settings.identity_file) if settings.identity_file else None,
+            known_hosts=expand_home(settings.known_hosts) if settings.known_hosts else None,
         )
 
     @property
