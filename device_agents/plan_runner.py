@@ -20,6 +20,7 @@ from device_agents.job_fields import count, inputs_of, samples_of, timing_plan
 from device_agents.protocol import RequestError
 from device_agents.runnable import RunnablePlan, Step, WorkerContext, make_runnable, stage_reporter
 from device_agents.runtimes import Session, StageError, runtime_versions
+from device_agents.runtimes.environment import library_hashes
 from device_agents.timing import TimedRuns, TimingPlan, time_runs
 
 __all__ = ["WorkerContext", "handle_job"]
@@ -58,6 +59,7 @@ def _probe(job: dict[str, Any], context: WorkerContext) -> Answer:
     except StageError as error:
         return {"available": False, "reason": error.message, "kind": error.kind, "details": details}, []
     details.update(_about(session))
+    details["libraries"] = library_hashes(job["platform"])
     if session.accelerated is False and job["platform"].get("loader") == "compiled_model":
         refused = session.details.get("refused", "no reason was given")
         reason = f"the small model did not go to the accelerator: {refused}"

@@ -69,6 +69,8 @@ def test_what_a_delegate_does_wrong_is_a_failure_of_its_kind_and_the_search_goes
     found = optimized(options).map
     assert kind in failures_of(found)
     assert [segment.platform for segment in found.segments] == ["cpu1"]
+    assert found.search is not None
+    assert found.search.placements == 1  # found by trying the unit alone: no placement has it there
     assert found.result is not None
     assert found.result.p50_ms > 0
 

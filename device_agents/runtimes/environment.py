@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import glob
+import hashlib
 import importlib.metadata
 import importlib.util
 import json
@@ -80,6 +81,41 @@ def _load_globally(path: str) -> None:
     """dlopen with global symbols, so that libraries loaded later find it by its soname."""
     if path not in _loaded:
         _loaded[path] = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+
+
+def library_hashes(platform: dict[str, Any]) -> dict[str, str]:
+    """Hashes of the libraries that the platform names, by name; call it when they are loaded.
+
+    A library that was replaced under its name is another platform: what is known of the old one does not hold. One
+    named without a folder is looked for among those this process has loaded; what is not found has an empty hash.
+    """
+    options = platform.get("options") or {}
+    names = [platform.get("library"), options.get("delegate"), *(platform.get("preload") or ())]
+    if platform.get("loader") == "tflite_c" and not platform.get("library"):
+        names.append("libtensorflowlite_c.so")
+    return {str(name): _hash_of_library(str(name)) for name in names if name}
+
+
+def _hash_of_library(name: str) -> str:
+    path = name if os.path.isfile(name) else _loaded_from(os.path.basename(name))
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+    except OSError:
+        return ""
+    return digest.hexdigest()
+
+
+def _loaded_from(basename: str) -> str:
+    """Path of a library of that name that is mapped into this process, or an empty text."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+            paths = {line.split(maxsplit=5)[5].rstrip("\n") for line in file if "/" in line}
+    except OSError:
+        return ""
+    return min((path for path in paths if os.path.basename(path) == basename), default="")
 
 
 def _choose_vulkan_driver() -> None:

@@ -376,7 +376,7 @@ def _open_session(
         "signature": graph.signature,
         "shapes": [list(graph.tensors[t].shape) for t in graph.inputs],
         "board": board.fingerprint(),
-        "platforms": {name: dict(platform.spec) for name, platform in board.platforms.items()},
+        "platforms": {name: platform.identity for name, platform in board.platforms.items()},
         "granularity": request.granularity,
         "pins": sorted(request.pins),
         "bans": sorted(request.bans),

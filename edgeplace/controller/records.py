@@ -84,6 +84,5 @@ class StoredTrials:
         )
 
     def _platform_hash(self, platform: str) -> str:
-        live = self._board.platforms[platform]
-        text = json.dumps([live.spec, live.details], sort_keys=True, default=str)
+        text = json.dumps(self._board.platforms[platform].identity, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
