@@ -1,6 +1,9 @@
 """The command line: one file per verb. This is the only place that prints errors and picks exit codes.
 
 Exit codes: 0 ok, 1 explained error, 2 bad input, 3 a check failed, 4 rolled back, 70 bug, 130 interrupted.
+
+A verb imports what it runs inside its function, so that ``--help`` and a mistyped option are answered at once: without
+numpy, pydantic and the database, the command line starts in a fifth of the time.
 """
 
 from __future__ import annotations

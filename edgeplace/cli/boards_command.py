@@ -6,9 +6,7 @@ from typing import Annotated
 
 import typer
 
-from edgeplace import controller
 from edgeplace.cli import options, output
-from edgeplace.report import tables
 
 app = typer.Typer(help="Board profiles.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -16,6 +14,9 @@ app = typer.Typer(help="Board profiles.", no_args_is_help=True, rich_markup_mode
 @app.command("list")
 def list_boards(boards_dir: options.BoardsDir = None, json: options.Json = False) -> None:
     """List the board profiles that can be named with --board."""
+    from edgeplace import controller
+    from edgeplace.report import tables
+
     boards = controller.list_boards(boards_dir or ())
     if json:
         output.print_json(boards)
@@ -34,6 +35,9 @@ def probe(
     json: options.Json = False,
 ) -> None:
     """Start the agent on a board and try each of its platforms: which are there, which are not, and why."""
+    from edgeplace import controller
+    from edgeplace.report import tables
+
     target = controller.Target(board, tuple(boards_dir or ()), tuple(platform or ()), tuple(set_ or ()))
     facts = controller.probe_board(target)
     if json:

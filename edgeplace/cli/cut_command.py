@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from edgeplace import controller
 from edgeplace.cli import options, output
 
 
@@ -29,6 +28,8 @@ def cut(
     json: options.Json = False,
 ) -> None:
     """Cut a model into stand-alone .tflite segments and write them with a plan.json that says how they connect."""
+    from edgeplace import controller
+
     result = controller.cut(model, out, at=at or (), parts=parts, signature=signature, shapes=shape or ())
     if json:
         output.print_json(result)

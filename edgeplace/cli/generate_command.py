@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from edgeplace import controller
 from edgeplace.cli import options, output
 
 
@@ -21,6 +20,8 @@ def generate(
     json: options.Json = False,
 ) -> None:
     """Write segments, map and readable code that runs them, needing only numpy and the runtime."""
+    from edgeplace import controller
+
     files = controller.generate(map_, out, target=target, model=model)
     if json:
         output.print_json({"folder": str(out), "files": files})

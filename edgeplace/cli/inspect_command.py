@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from edgeplace import controller
 from edgeplace.cli import options, output
-from edgeplace.report import tables
 
 
 def inspect(
@@ -15,6 +13,9 @@ def inspect(
     json: options.Json = False,
 ) -> None:
     """Show operators, tensors, units, MACs, and what may not be separated and why."""
+    from edgeplace import controller
+    from edgeplace.report import tables
+
     facts = controller.inspect(model, signature=signature, shapes=shape or (), granularity=granularity)
     if json:
         output.print_json(facts)

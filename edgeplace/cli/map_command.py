@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from edgeplace import controller
 from edgeplace.cli import options, output
-from edgeplace.report import tables
 
 app = typer.Typer(help="Delegate maps.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -17,6 +15,9 @@ app = typer.Typer(help="Delegate maps.", no_args_is_help=True, rich_markup_mode=
 @app.command("show")
 def show(map_: options.MapPath, json: options.Json = False) -> None:
     """Show the segments, times and numbers of a map."""
+    from edgeplace import controller
+    from edgeplace.report import tables
+
     facts = controller.map_facts(map_)
     if json:
         output.print_json(facts)
@@ -27,6 +28,8 @@ def show(map_: options.MapPath, json: options.Json = False) -> None:
 @app.command("explain")
 def explain(map_: options.MapPath, json: options.Json = False) -> None:
     """Say why each part is where it is, what was left out, and which segment disagreed on which platform."""
+    from edgeplace import controller
+
     lines = controller.explain_map(map_)
     if json:
         output.print_json({"lines": lines})
@@ -42,6 +45,8 @@ def validate(
     ] = None,
 ) -> None:
     """Check a map against the schema and its model: every node placed once, nothing unknown."""
+    from edgeplace import controller
+
     controller.validate_map(map_, model)
     output.print_renderables(f"{map_}: valid")
 
@@ -53,6 +58,8 @@ def diff(
     json: options.Json = False,
 ) -> None:
     """Say what differs between two maps of one model."""
+    from edgeplace import controller
+
     lines = controller.diff_maps(first, second)
     if json:
         output.print_json({"lines": lines})

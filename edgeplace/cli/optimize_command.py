@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from edgeplace import controller
 from edgeplace.cli import options, output
-from edgeplace.report import tables
 
 
 def optimize(
@@ -79,6 +77,9 @@ def optimize(
     json: options.Json = False,
 ) -> None:
     """Measure placements of MODEL on a board and write the delegate map of the one that is fastest and right."""
+    from edgeplace import controller
+    from edgeplace.report import tables
+
     request = controller.OptimizeRequest(
         model=model,
         target=controller.Target(board, tuple(boards_dir or ()), tuple(platform or ()), tuple(set_ or ())),

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from edgeplace import controller
 from edgeplace.cli import output
 
 
@@ -14,4 +13,6 @@ def schema(
     kind: Annotated[str, typer.Argument(metavar="delegate-map|board", help="Which file.")] = "delegate-map",
 ) -> None:
     """Print the JSON Schema of a delegate map or a board profile."""
+    from edgeplace import controller
+
     output.print_json(controller.schema(kind))

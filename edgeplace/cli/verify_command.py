@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from edgeplace import controller
 from edgeplace.cli import options, output
 from edgeplace.errors import EXIT_CHECK_FAILED, EXIT_OK
-from edgeplace.report import tables
 
 
 def verify(
@@ -30,6 +28,9 @@ def verify(
     json: options.Json = False,
 ) -> int:
     """Re-measure a map and compare speed and outputs with what it says; exit code 3 when it does not hold."""
+    from edgeplace import controller
+    from edgeplace.report import tables
+
     observer = output.ConsoleObserver(quiet=json)
     request = controller.VerifyRequest(
         map=map_,

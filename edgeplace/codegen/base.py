@@ -10,9 +10,8 @@ import abc
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import jinja2
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +20,9 @@ from edgeplace.delegate_map import DelegateMap
 from edgeplace.graph.graph import Graph
 from edgeplace.placement.plan import Plan
 from edgeplace.tflite.segment_file import SegmentFile
+
+if TYPE_CHECKING:
+    import jinja2
 
 Content = str | bytes | SegmentFile
 """What a file holds: text, bytes, or a segment whose constants are still views of the model."""
@@ -83,6 +85,8 @@ def _pieces(content: Content) -> Iterable[bytes | memoryview]:
 
 def templates() -> jinja2.Environment:
     """The templates of all targets. A name that a template misspells is an error, never an empty text."""
+    import jinja2
+
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("edgeplace.codegen", "templates"),
         undefined=jinja2.StrictUndefined,

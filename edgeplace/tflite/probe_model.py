@@ -6,8 +6,6 @@ import functools
 
 import numpy as np
 
-from edgeplace.tflite import schema
-
 PROBE_SHAPE = (1, 8, 8, 4)
 
 
@@ -17,6 +15,8 @@ def probe_model() -> bytes:
 
     A convolution, since accelerators that decline to take lone elementwise operators still take one.
     """
+    from edgeplace.tflite import schema  # slow to import, and most verbs probe nothing
+
     fb = schema.fb
     weights = np.random.default_rng(0).normal(0, 0.2, (4, 3, 3, 4)).astype(np.float32)
     bias = np.zeros(4, np.float32)
