@@ -9,7 +9,7 @@ from typing import Any
 
 from edgeplace.boards import spec_from_wire
 from edgeplace.controller.prepare import granularity_of
-from edgeplace.controller.requests import OptimizeRequest
+from edgeplace.controller.search import Search
 from edgeplace.delegate_map import (
     MAP_FORMAT,
     AgreementInfo,
@@ -22,62 +22,52 @@ from edgeplace.delegate_map import (
     SearchInfo,
     spanning_nodes,
 )
-from edgeplace.graph.graph import Graph
 from edgeplace.measure.agreement import Limit
-from edgeplace.measure.bench import Bench
-from edgeplace.measure.board import LiveBoard
 from edgeplace.measure.final import Entrant, FinalResult
 from edgeplace.measure.measurement import Agreement, Measurement
-from edgeplace.measure.numerics import Numerics
-from edgeplace.measure.support import Support
 from edgeplace.measure.workbench import RunOutputs
-from edgeplace.optimizers.base import Optimizer
 from edgeplace.placement.plan import Plan, Segment
-from edgeplace.placement.space import PlacementSpace
-from edgeplace.tflite.reader import Model
 
 
 @dataclass(frozen=True)
-class SearchFacts:
-    """Everything a finished search knows."""
+class _Facts:
+    """A finished search and its final."""
 
-    request: OptimizeRequest
-    model: Model
-    board: LiveBoard
-    graph: Graph
-    numerics: Numerics
-    support: Support
-    space: PlacementSpace
-    bench: Bench
-    optimizer: Optimizer
+    search: Search
     final: FinalResult
     entrants: Sequence[Entrant]
-    finished_by: str
 
 
-def map_from_search(facts: SearchFacts) -> tuple[DelegateMap, list[dict[str, Any]]]:
-    """The delegate map of the winner, and the rows of the final table."""
+def map_from_search(
+    search: Search, final: FinalResult, entrants: Sequence[Entrant]
+) -> tuple[DelegateMap, list[dict[str, Any]]]:
+    """The delegate map of the winner, and the rows of the final table.
+
+    Args:
+        entrants: Everyone measured for the final, also those too slow to take part.
+    """
+    facts = _Facts(search, final, entrants)
     winner = _winner(facts)
     measurement = _measurement_of(facts, winner.plan)
     baselines = _baselines(facts)
     delegate_map = DelegateMap(
         format=MAP_FORMAT,
-        model=_model_info(facts),
+        model=_model_info(search),
         board=BoardInfo(
-            name=facts.request.target.board,
+            name=search.request.target.board,
             simulated=measurement.simulated,
-            fingerprint=facts.board.fingerprint(),
+            fingerprint=search.board.fingerprint(),
         ),
         platforms={
-            name: spec_from_wire(facts.board.platforms[name].spec)
-            for name in dict.fromkeys([*_used_platforms(facts, winner.plan), *_single_names(facts)])
+            name: spec_from_wire(search.board.platforms[name].spec)
+            for name in dict.fromkeys([*_used_platforms(winner.plan), *_single_names(facts)])
         },
-        segments=_segments(facts, winner.plan, measurement),
+        segments=_segments(search, winner.plan, measurement),
         result=_result(facts, winner, measurement),
         baselines=baselines,
-        search=_search_info(facts),
-        rejected=_rejections(facts),
-        platforms_left_out=dict(facts.board.left_out),
+        search=_search_info(search),
+        rejected=_rejections(search),
+        platforms_left_out=dict(search.board.left_out),
     )
     return delegate_map, _rows(facts, winner, baselines)
 
@@ -110,7 +100,7 @@ def limit_info(limit: Limit) -> AgreementInfo:
     )
 
 
-def _winner(facts: SearchFacts) -> Entrant:
+def _winner(facts: _Facts) -> Entrant:
     """Who the map is of: the verdict's winner, or the fastest of those that compete when there was nothing to decide."""
     competing = [e for e in facts.entrants if e.competes and e.name in facts.final.p50_ms]
     if facts.final.verdict is not None:
@@ -118,49 +108,49 @@ def _winner(facts: SearchFacts) -> Entrant:
     return min(competing, key=lambda entrant: facts.final.p50_ms[entrant.name])
 
 
-def _measurement_of(facts: SearchFacts, plan: Plan) -> Measurement:
-    return next(m for m in facts.bench.measured() if m.plan_id == plan.id)
+def _measurement_of(facts: _Facts, plan: Plan) -> Measurement:
+    return next(m for m in facts.search.bench.measured() if m.plan_id == plan.id)
 
 
-def _model_info(facts: SearchFacts) -> ModelInfo:
-    own = facts.model.subgraphs[facts.graph.subgraph].tensors
+def _model_info(search: Search) -> ModelInfo:
+    own = search.model.subgraphs[search.graph.subgraph].tensors
     shapes = {
-        name: facts.graph.tensors[tensor].shape
-        for name, tensor in zip(facts.graph.input_names, facts.graph.inputs, strict=True)
-        if facts.graph.tensors[tensor].shape != own[tensor].shape
+        name: search.graph.tensors[tensor].shape
+        for name, tensor in zip(search.graph.input_names, search.graph.inputs, strict=True)
+        if search.graph.tensors[tensor].shape != own[tensor].shape
     }
     return ModelInfo(
-        file=facts.model.name,
-        sha256=facts.model.sha256,
-        nodes=len(facts.graph.nodes),
-        signature=facts.graph.signature,
+        file=search.model.name,
+        sha256=search.model.sha256,
+        nodes=len(search.graph.nodes),
+        signature=search.graph.signature,
         shapes=shapes,
-        granularity=granularity_of(facts.request.granularity),
-        carried=tuple(sorted(facts.space.unit_graph.replicated)),
+        granularity=granularity_of(search.request.granularity),
+        carried=tuple(sorted(search.space.unit_graph.replicated)),
     )
 
 
-def _used_platforms(facts: SearchFacts, plan: Plan) -> list[str]:
+def _used_platforms(plan: Plan) -> list[str]:
     return [segment.platform for segment in plan.segments]
 
 
-def _single_names(facts: SearchFacts) -> list[str]:
+def _single_names(facts: _Facts) -> list[str]:
     """Single platforms of the final: verify runs them again."""
     return [e.name for e in facts.entrants if e.is_single and e.name in facts.final.p50_ms]
 
 
-def _segments(facts: SearchFacts, plan: Plan, measurement: Measurement) -> tuple[MapSegment, ...]:
-    names = facts.graph.tensors
+def _segments(search: Search, plan: Plan, measurement: Measurement) -> tuple[MapSegment, ...]:
+    names = search.graph.tensors
     times_ms = measurement.timing.segment_ms if measurement.timing is not None else ()
-    ran = facts.bench.workbench.run(plan, facts.numerics.inputs.samples[:1])
+    ran = search.bench.workbench.run(plan, search.numerics.inputs.samples[:1])
     ran_on = ran.ran_on if isinstance(ran, RunOutputs) else ()
 
     def segment_of(segment: Segment) -> MapSegment:
         return MapSegment(
             id=segment.id,
             platform=segment.platform,
-            nodes=spanning_nodes(segment.nodes, facts.space.unit_graph.replicated),
-            sha256=facts.bench.workbench.file_of(segment).sha256,
+            nodes=spanning_nodes(segment.nodes, search.space.unit_graph.replicated),
+            sha256=search.bench.workbench.file_of(segment).sha256,
             inputs=tuple(names[tensor].name for tensor in segment.inputs),
             outputs=tuple(names[tensor].name for tensor in segment.outputs),
             p50_ms=times_ms[segment.id] if segment.id < len(times_ms) else None,
@@ -170,8 +160,8 @@ def _segments(facts: SearchFacts, plan: Plan, measurement: Measurement) -> tuple
     return tuple(segment_of(segment) for segment in plan.segments)
 
 
-def _result(facts: SearchFacts, winner: Entrant, measurement: Measurement) -> Result:
-    final, numerics = facts.final, facts.numerics
+def _result(facts: _Facts, winner: Entrant, measurement: Measurement) -> Result:
+    final, numerics = facts.final, facts.search.numerics
     speedup = _speedup(facts, winner)
     reason = _reason(facts, winner)
     return Result(
@@ -189,7 +179,7 @@ def _result(facts: SearchFacts, winner: Entrant, measurement: Measurement) -> Re
     )
 
 
-def _reason(facts: SearchFacts, winner: Entrant) -> str:
+def _reason(facts: _Facts, winner: Entrant) -> str:
     """Why the winner is the answer: the final's verdict, and who was too slow to take part."""
     reasons = [facts.final.verdict.reason] if facts.final.verdict is not None else []
     too_slow = [
@@ -202,7 +192,7 @@ def _reason(facts: SearchFacts, winner: Entrant) -> str:
     return "; ".join([*reasons, *too_slow, *failed]) or "it is the only placement that works"
 
 
-def _speedup(facts: SearchFacts, winner: Entrant) -> float | None:
+def _speedup(facts: _Facts, winner: Entrant) -> float | None:
     """Best single platform's time over the winner's, from the paired rounds of the final."""
     if winner.is_single:
         return 1.0
@@ -212,18 +202,18 @@ def _speedup(facts: SearchFacts, winner: Entrant) -> float | None:
     return 1.0 / verdict.decisions[winner.name].ratio
 
 
-def _baselines(facts: SearchFacts) -> dict[str, float | str]:
+def _baselines(facts: _Facts) -> dict[str, float | str]:
     """Name -> median ms from the final where it was in it, else from the search, else why there is none."""
     baselines: dict[str, float | str] = {}
-    by_plan = {m.plan_id: m for m in facts.bench.measured()}
-    for name in facts.board.platforms:
-        placement = facts.space.single(name)
+    by_plan = {m.plan_id: m for m in facts.search.bench.measured()}
+    for name in facts.search.board.platforms:
+        placement = facts.search.space.single(name)
         if name in facts.final.p50_ms:
             baselines[name] = facts.final.p50_ms[name]
         elif placement is None:
-            baselines[name] = _why_not_single(facts, name)
+            baselines[name] = _why_not_single(facts.search, name)
         else:
-            measured = by_plan.get(facts.bench.plan(placement).id)
+            measured = by_plan.get(facts.search.bench.plan(placement).id)
             if measured is None:
                 baselines[name] = "not measured"
             elif measured.timing is not None:
@@ -239,11 +229,11 @@ def _baselines(facts: SearchFacts) -> dict[str, float | str]:
     return baselines
 
 
-def _why_not_single(facts: SearchFacts, platform: str) -> str:
+def _why_not_single(search: Search, platform: str) -> str:
     trials = [
-        (unit, facts.support.trials[unit.id, platform])
-        for unit in facts.space.unit_graph.units
-        if platform not in facts.space.allowed[unit.id]
+        (unit, search.support.trials[unit.id, platform])
+        for unit in search.space.unit_graph.units
+        if platform not in search.space.allowed[unit.id]
     ]
     refused = [(unit, trial.failure) for unit, trial in trials if trial.failure is not None]
     if not refused:
@@ -253,24 +243,24 @@ def _why_not_single(facts: SearchFacts, platform: str) -> str:
     return f"{failure.kind}: unit {unit.id} ({unit.name}){more}"
 
 
-def _search_info(facts: SearchFacts) -> SearchInfo:
-    measured = [m for _, m in facts.optimizer.results]
+def _search_info(search: Search) -> SearchInfo:
+    measured = [m for _, m in search.optimizer.results]
     return SearchInfo(
-        method=facts.optimizer.name,
-        threshold=facts.request.threshold,
-        placements=facts.space.size,
+        method=search.optimizer.name,
+        threshold=search.request.threshold,
+        placements=search.space.size,
         measured=len(measured),
         failed=sum(m.failure is not None for m in measured),
-        seed=facts.request.seed,
-        budget=facts.optimizer.budget,
-        finished_by=facts.finished_by,
+        seed=search.request.seed,
+        budget=search.optimizer.budget,
+        finished_by=search.finished_by,
     )
 
 
-def _rejections(facts: SearchFacts) -> tuple[Rejection, ...]:
+def _rejections(search: Search) -> tuple[Rejection, ...]:
     """What was tried alone and refused, failed or disagreed: single nodes where a bisect found them, else units."""
     rejections: list[Rejection] = []
-    carried = facts.space.unit_graph.replicated
+    carried = search.space.unit_graph.replicated
     seen: set[tuple[tuple[int, ...], str]] = set()
 
     def add(
@@ -289,23 +279,23 @@ def _rejections(facts: SearchFacts) -> tuple[Rejection, ...]:
                 )
             )
 
-    for trial in facts.support.trials.values():
+    for trial in search.support.trials.values():
         if trial.failure is not None:
             add(trial.nodes, trial.platform, trial.failure.kind, trial.failure.message, trial.agreement)
-    for (node, platform), failure in facts.support.node_failures.items():
+    for (node, platform), failure in search.support.node_failures.items():
         add((node,), platform, failure.kind, failure.message, None)
-    for culprit in facts.bench.culprits:
+    for culprit in search.bench.culprits:
         add(culprit.nodes, culprit.platform, "wrong_output", culprit.reason, culprit.agreement)
     return tuple(rejections)
 
 
-def _rows(facts: SearchFacts, winner: Entrant, baselines: Mapping[str, float | str]) -> list[dict[str, Any]]:
+def _rows(facts: _Facts, winner: Entrant, baselines: Mapping[str, float | str]) -> list[dict[str, Any]]:
     """One row per single platform, default and contender, the chosen one last."""
     plans = {entrant.name: entrant for entrant in facts.entrants}
-    for name in facts.board.platforms:
-        placement = facts.space.single(name)
+    for name in facts.search.board.platforms:
+        placement = facts.search.space.single(name)
         if placement is not None and name not in plans:
-            plans[name] = Entrant(name, facts.bench.plan(placement), 0.0, is_single=True)
+            plans[name] = Entrant(name, facts.search.bench.plan(placement), 0.0, is_single=True)
     rows = []
     for name, value in baselines.items():
         rows.append(_row(facts, name, plans.get(name), value, winner))
@@ -318,11 +308,11 @@ def _rows(facts: SearchFacts, winner: Entrant, baselines: Mapping[str, float | s
 
 
 def _row(
-    facts: SearchFacts, name: str, entrant: Entrant | None, value: float | str, winner: Entrant
+    facts: _Facts, name: str, entrant: Entrant | None, value: float | str, winner: Entrant
 ) -> dict[str, Any]:
     measured = None
     if entrant is not None and entrant.competes:
-        measured = next((m for m in facts.bench.measured() if m.plan_id == entrant.plan.id), None)
+        measured = next((m for m in facts.search.bench.measured() if m.plan_id == entrant.plan.id), None)
     agreement = (
         measured.agreement if measured is not None else entrant.agreement if entrant is not None else None
     )
@@ -352,7 +342,7 @@ def _kind(entrant: Entrant | None) -> str:
     return "mixed" if entrant.competes else "runtime default"
 
 
-def _ratio_to_best_single(facts: SearchFacts, value: float | str) -> float | None:
+def _ratio_to_best_single(facts: _Facts, value: float | str) -> float | None:
     singles = [facts.final.p50_ms[name] for name in _single_names(facts) if name in facts.final.p50_ms]
     return min(singles) / value if singles and isinstance(value, float) and value > 0 else None
 

@@ -1,19 +1,25 @@
-"""What every run begins with: the model opened, its graph built, inputs read, the board found."""
+"""What every run begins with: the board found, the graph built, inputs read, right outputs known."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from edgeplace.boards import BoardProfile, load_board
-from edgeplace.controller.requests import Target
+from edgeplace.controller.requests import OptimizeRequest, Target
 from edgeplace.delegate_map import DelegateMap
-from edgeplace.errors import InputError
+from edgeplace.errors import InputError, OutputError
 from edgeplace.graph.build import build_graph
 from edgeplace.graph.contract import Granularity, contract
 from edgeplace.graph.graph import Graph
+from edgeplace.measure.agreement import Limit
 from edgeplace.measure.board import LiveBoard, bring_up
 from edgeplace.measure.inputs import InputSet, load_inputs, parse_shapes, random_inputs
+from edgeplace.measure.metric import Metric
+from edgeplace.measure.numerics import Numerics, OutputCache, calibrate
+from edgeplace.measure.statistics import TimingPlan
 from edgeplace.measure.workbench import Deadlines, Workbench
 from edgeplace.placement.segments import SegmentCutter
 from edgeplace.registry import nearest_name_hint
@@ -103,7 +109,57 @@ def workbench_on(board: LiveBoard, model: Model, graph: Graph, run_deadline_s: f
     )
 
 
+def numerics_on(
+    board: LiveBoard,
+    workbench: Workbench,
+    inputs: InputSet,
+    limit: Limit,
+    metric: Metric | None,
+    *,
+    cache: OutputCache | None = None,
+    report: Callable[[str], None] = lambda text: None,
+) -> Numerics:
+    """What right outputs are, from the board's own CPU kernels; arguments and errors as for ``calibrate``."""
+    return calibrate(
+        workbench,
+        inputs,
+        limit,
+        runtime=board.cpu_runtime,
+        runtime_version=board.cpu_runtime_version,
+        machine=board.info.machine,
+        original=runs_as_given(workbench.graph, workbench.model),
+        metric=metric,
+        cache=cache,
+        report=report,
+    )
+
+
+def timing_plan(request: OptimizeRequest) -> TimingPlan:
+    """How each placement is timed."""
+    return TimingPlan(budget_s=request.sample_budget_s)
+
+
 def runs_as_given(graph: Graph, model: Model) -> bool:
     """True when the file as it is computes this graph: subgraph 0 with the file's own shapes."""
     own = model.subgraphs[graph.subgraph].tensors
     return graph.subgraph == 0 and all(t.shape == own[t.index].shape for t in graph.tensors)
+
+
+def writable(path: Path) -> Path:
+    """The path; that a file cannot be written there is found out now, not after an hour of measuring.
+
+    Raises:
+        OutputError: It is a folder, there is no such folder, or no permission.
+    """
+    folder = path.parent
+    if path.is_dir():
+        raise OutputError("is a folder; a file is to be written there", where=str(path))
+    if not folder.is_dir():
+        raise OutputError(
+            "there is no such folder", where=str(folder), hint=f"mkdir -p {shlex.quote(str(folder))}"
+        )
+    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise OutputError(
+            "no permission to write there", where=str(path), hint="name another file with --out"
+        )
+    return path

@@ -2,20 +2,76 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
+from edgeplace.controller.requests import Observer, OptimizeRequest, SearchInterrupted
+from edgeplace.graph.graph import Graph
 from edgeplace.measure.board import LiveBoard
+from edgeplace.measure.inputs import InputSet
 from edgeplace.measure.measurement import Agreement, Measurement
 from edgeplace.measure.numerics import Numerics
 from edgeplace.measure.support import Trial
 from edgeplace.placement.plan import Placement
-from edgeplace.store import Session, Store, Support
+from edgeplace.store import Session, Store, Support, session_key
+
+
+@contextlib.contextmanager
+def search_session(
+    store: Store,
+    request: OptimizeRequest,
+    board: LiveBoard,
+    graph: Graph,
+    inputs: InputSet,
+    watch: Observer,
+) -> Iterator[SessionRecorder]:
+    """The records of one search while the block runs. Ctrl-C keeps every measurement and says how to go on.
+
+    Raises:
+        SearchInterrupted: Ctrl-C.
+        StoreError: There is nothing to resume, or another process works on it.
+    """
+    facts = {
+        "model": graph.model_sha256,
+        "signature": graph.signature,
+        "shapes": [list(graph.tensors[t].shape) for t in graph.inputs],
+        "board": board.fingerprint(),
+        "platforms": {name: platform.identity for name, platform in board.platforms.items()},
+        "granularity": request.granularity,
+        "pins": sorted(request.pins),
+        "bans": sorted(request.bans),
+        "inputs": inputs.sha256,
+        "limits": [request.min_cosine, request.min_snr_db, request.metric, request.metric_min],
+        "seed": request.seed,
+    }
+    key = session_key(facts)
+    last = store.last_session(key)
+    if not request.resume and last is not None and last.finished_at is None:
+        watch.note(
+            f"an unfinished search of this model with {last.measured} measurements exists; --resume goes on with it"
+        )
+    recorder = SessionRecorder(
+        store.session(key, {"model_file": graph.model_name, **facts}, resume=request.resume)
+    )
+    try:
+        yield recorder
+    except KeyboardInterrupt:
+        recorder.give_up("interrupted")
+        raise SearchInterrupted(
+            f"interrupted; {recorder.measured} measurements are kept",
+            hint="the same command with --resume goes on with them",
+        ) from None
 
 
 class SessionRecorder:
-    """Measurements of one search session: looked up by plan, written with START and END."""
+    """Measurements of one search session: looked up by plan, written with START and END.
+
+    Attributes:
+        measured: How many are on the disk.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -24,8 +80,13 @@ class SessionRecorder:
         self.measured = len(self._known)
 
     def lookup(self, plan_id: str) -> Measurement | None:
-        """What this session recorded of a plan. A run lost with the agent is measured anew."""
+        """What this session recorded of a plan; a run that was lost or given up left nothing."""
         return self._known.get(plan_id)
+
+    @property
+    def strikes(self) -> Mapping[str, int]:
+        """Plan id -> how often the host died while it ran."""
+        return self._session.strikes()
 
     def start(self, plan_id: str, placement: Placement) -> int:
         """Write the START of a run; it is on the disk when this returns."""
@@ -43,6 +104,10 @@ class SessionRecorder:
         if self._in_flight is not None:
             self._session.give_up(self._in_flight, reason)
             self._in_flight = None
+
+    def finish(self, map_text: str) -> None:
+        """Write that the search is over, and the delegate map that came of it."""
+        self._session.finish(map_text)
 
 
 class StoredTrials:

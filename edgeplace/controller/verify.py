@@ -10,20 +10,26 @@ from typing import Any
 
 from edgeplace.boards import load_board
 from edgeplace.boards.profile import BoardProfile, PlatformProfile
+from edgeplace.controller.finalists import DEFAULT_PLATFORM, default_platform_spec
 from edgeplace.controller.map_from_search import agreement_info
-from edgeplace.controller.optimize import DEFAULT_PLATFORM
-from edgeplace.controller.prepare import graph_on, inputs_for, runs_as_given, shape_texts, workbench_on
+from edgeplace.controller.prepare import (
+    graph_on,
+    inputs_for,
+    numerics_on,
+    runs_as_given,
+    shape_texts,
+    workbench_on,
+)
 from edgeplace.controller.requests import Observer, SilentObserver, VerifyRequest
 from edgeplace.delegate_map import DelegateMap, load_map, plan_from_map, validate_map
 from edgeplace.errors import CheckFailedError, InputError
 from edgeplace.graph.contract import contract
-from edgeplace.graph.graph import Graph
 from edgeplace.measure.agreement import Gate, Limit
 from edgeplace.measure.board import LiveBoard, bring_up
 from edgeplace.measure.final import Entrant, FinalResult, run_final
 from edgeplace.measure.measurement import Failure
 from edgeplace.measure.metric import load_metric
-from edgeplace.measure.numerics import Numerics, calibrate
+from edgeplace.measure.numerics import Numerics
 from edgeplace.measure.workbench import Workbench, whole_plan
 from edgeplace.placement.plan import Placement, Plan
 from edgeplace.placement.segmentation import make_plan
@@ -55,7 +61,7 @@ def verify(request: VerifyRequest, observer: Observer | None = None) -> dict[str
         plan = plan_from_map(delegate_map, graph)
         workbench = workbench_on(board, model, graph, run_deadline_s=30.0)
         watch.stage("reference", 3)
-        numerics = _numerics(request, delegate_map, board, workbench, graph, model, watch)
+        numerics = _numerics(request, delegate_map, board, workbench, watch)
         watch.stage("running the map again", 2)
         watch.advance("outputs", 0)
         outputs = workbench.run(plan, numerics.inputs.samples)
@@ -64,7 +70,7 @@ def verify(request: VerifyRequest, observer: Observer | None = None) -> dict[str
         trusted = len(plan.segments) == 1 and plan.segments[0].platform in board.trusted
         agreement, wrong = numerics.judge(outputs, whole_cpu=trusted)
         watch.advance("times")
-        entrants = _entrants(delegate_map, plan, workbench, board, graph, model, numerics)
+        entrants = _entrants(delegate_map, plan, workbench, board, numerics)
         final = run_final(workbench, entrants, numerics.inputs.samples[0], rounds=request.rounds)
         if PLACEMENT not in final.p50_ms:
             raise CheckFailedError(
@@ -139,23 +145,12 @@ def _numerics(
     delegate_map: DelegateMap,
     board: LiveBoard,
     workbench: Workbench,
-    graph: Graph,
-    model: Model,
     watch: Observer,
 ) -> Numerics:
     """The reference made anew; the limit is the map's own when it has one."""
-    runtime = board.cpu_runtime
-    numerics = calibrate(
-        workbench,
-        inputs_for(graph, request.inputs),
-        Limit(),
-        runtime=runtime,
-        runtime_version=board.info.runtimes.get(runtime, ""),
-        machine=board.info.machine,
-        original=runs_as_given(graph, model),
-        metric=load_metric(request.metric) if request.metric else None,
-        report=watch.advance,
-    )
+    inputs = inputs_for(workbench.graph, request.inputs)
+    metric = load_metric(request.metric) if request.metric else None
+    numerics = numerics_on(board, workbench, inputs, Limit(), metric, report=watch.advance)
     said = delegate_map.result.limit if delegate_map.result is not None else None
     if said is None:
         return numerics
@@ -180,23 +175,21 @@ def _entrants(
     plan: Plan,
     workbench: Workbench,
     board: LiveBoard,
-    graph: Graph,
-    model: Model,
     numerics: Numerics,
 ) -> list[Entrant]:
     """The map's plan, the single platforms it was compared with, and the runtime's default as a yardstick."""
     used = {segment.platform for segment in plan.segments}
     said_ms = delegate_map.result.p50_ms if delegate_map.result is not None else 0.0
     entrants = [Entrant(PLACEMENT, plan, said_ms, is_single=len(used) == 1)]
+    graph = workbench.graph
     pieces = contract(graph, "op")
     for name in board.platforms:
         baseline_ms = delegate_map.baselines.get(name)
         if isinstance(baseline_ms, float) and used != {name}:
             alone = make_plan(pieces, Placement((name,) * len(pieces.units)))
             entrants.append(Entrant(name, alone, baseline_ms, is_single=True))
-    spec = {"kind": "cpu", "loader": "interpreter", "runtime": board.cpu_runtime, "options": {}}
-    workbench.add_platform(DEFAULT_PLATFORM, spec)
-    original = runs_as_given(graph, model)
+    workbench.add_platform(DEFAULT_PLATFORM, default_platform_spec(board))
+    original = runs_as_given(graph, workbench.model)
     default = whole_plan(graph, DEFAULT_PLATFORM)
     baseline_ms = delegate_map.baselines.get(DEFAULT_PLATFORM)
     if not isinstance(workbench.run(default, numerics.inputs.samples[:1], original=original), Failure):
