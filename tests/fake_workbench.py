@@ -5,9 +5,11 @@ What goes wrong is written down beforehand, so that the rules about it can be te
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +46,7 @@ class FakeWorkbench:
         ran: Ids of the plans that were run for their outputs, in order.
         timed: Ids of the plans that were timed, in order.
         attempted: (nodes, platform) of the segments that were tried alone, in order.
+        broken_in_final: Ids of the plans that do not run any more once the final has begun.
     """
 
     graph: Graph
@@ -54,10 +57,26 @@ class FakeWorkbench:
     ran: list[str] = field(default_factory=list)
     timed: list[str] = field(default_factory=list)
     attempted: list[tuple[tuple[int, ...], str]] = field(default_factory=list)
+    broken_in_final: set[str] = field(default_factory=set)
+    _final_began: bool = False
+
+    @property
+    def model(self) -> SimpleNamespace:
+        """As much of a model as stands in a delegate map."""
+        return SimpleNamespace(
+            name=self.graph.model_name,
+            sha256=self.graph.model_sha256,
+            subgraphs=(SimpleNamespace(tensors=self.graph.tensors),),
+        )
+
+    def add_platform(self, name: str, spec: Mapping[str, object]) -> None:
+        """Every platform can be used already."""
 
     def run(self, plan: Plan, samples: Sequence[Sequence[Array]], **_: object) -> RunOutputs | Failure:
         """The graph's outputs for each sample, or the failure of the first segment that has one."""
         self.ran.append(plan.id)
+        if self._final_began and plan.id in self.broken_in_final:
+            return Failure("device_gone", "it was there a minute ago")
         rows = []
         for sample in samples:
             tensors = dict(zip(self.graph.inputs, sample, strict=True))
@@ -68,10 +87,21 @@ class FakeWorkbench:
             rows.append(tuple(tensors[tensor] for tensor in self.graph.outputs))
         return RunOutputs(tuple(rows), ran_on=tuple(segment.platform for segment in plan.segments))
 
-    def measure(self, plan: Plan, sample: Sequence[Array], timing: TimingPlan) -> Timing | Failure:
+    def measure(
+        self, plan: Plan, sample: Sequence[Array], timing: TimingPlan, **_: object
+    ) -> Timing | Failure:
         """The time written down for the plan."""
         self.timed.append(plan.id)
         return timing_from([self.p50_ms.get(plan.id, 1.0)] * 5)
+
+    def interleave(
+        self, plans: Sequence[tuple[Plan, bool]], sample: Sequence[Array], *, rounds: int, runs_per_round: int
+    ) -> list[list[list[float]]] | Failure:
+        """The times written down for the plans, the same in every round."""
+        self._final_began = True
+        if any(plan.id in self.broken_in_final for plan, _ in plans):
+            return Failure("device_gone", "it was there a minute ago")
+        return [[[self.p50_ms.get(plan.id, 1.0)] * runs_per_round] * rounds for plan, _ in plans]
 
     def attempt(self, segment: Segment, inputs: Sequence[Array | None]) -> Attempt | Failure:
         """The segment alone; inputs that are not given are ones."""
@@ -93,7 +123,7 @@ class FakeWorkbench:
 
     def file_of(self, segment: Segment) -> FakeFile:
         """A file whose hash names the nodes."""
-        return FakeFile(f"file of {segment.nodes}")
+        return FakeFile(hashlib.sha256(repr(segment.nodes).encode()).hexdigest())
 
     def _run_segment(self, segment: Segment, tensors: dict[int, Array]) -> Failure | None:
         for number in segment.nodes:

@@ -24,7 +24,7 @@ DEFAULT_PLATFORM = "runtime-default"
 MIXES_IN_FINAL = 2
 """The fastest mix of platforms, and the next."""
 HOPELESS = 3.0
-"""What is slower than the fastest by this factor is measured but takes no part in the final."""
+"""What is slower than the fastest by this factor takes no part in the final, the best single platform excepted."""
 
 
 def hold_final(search: Search, watch: Observer) -> tuple[FinalResult, list[Entrant]]:
@@ -38,9 +38,10 @@ def hold_final(search: Search, watch: Observer) -> tuple[FinalResult, list[Entra
     watch.advance(f"{len(racing)} plans interleaved", 0)
     sample = search.numerics.inputs.samples[0]
     final = run_final(search.workbench, racing, sample, rounds=search.request.rounds)
-    if not final.p50_ms:
+    if not any(entrant.name in final.p50_ms for entrant in racing if entrant.competes):
         raise NoFeasiblePlacementError(
-            "no placement ran in the final: " + "; ".join(f"{n}: {f}" for n, f in final.failures.items())
+            "no placement ran in the final: " + "; ".join(f"{n}: {f}" for n, f in final.failures.items()),
+            hint="edgeplace boards probe shows what is still there; the same command with --resume goes on",
         )
     return final, [*racing, *too_slow]
 
@@ -58,14 +59,18 @@ def _entrants(search: Search) -> tuple[list[Entrant], list[Entrant]]:
             "no placement runs and gives right outputs: " + "; ".join(_failures_in_words(search.optimizer)),
             hint="edgeplace inspect shows the units; --granularity op cuts finer, --min-snr loosens the bound",
         )
-    return split_by_speed([*contenders, *_defaults(search)])
+    return _split_by_speed([*contenders, *_defaults(search)])
 
 
-def split_by_speed(entrants: Sequence[Entrant]) -> tuple[list[Entrant], list[Entrant]]:
-    """Those fast enough for the final, and the others."""
-    best_ms = min(entrant.known_ms for entrant in entrants if entrant.competes)
-    racing = [entrant for entrant in entrants if entrant.known_ms <= best_ms * HOPELESS]
-    return racing, [entrant for entrant in entrants if entrant.known_ms > best_ms * HOPELESS]
+def _split_by_speed(entrants: Sequence[Entrant]) -> tuple[list[Entrant], list[Entrant]]:
+    """Those fast enough for the final, and the others.
+
+    The best single platform always takes part: a mix has to beat it there, and its gain is told against it.
+    """
+    limit_ms = HOPELESS * min(entrant.known_ms for entrant in entrants if entrant.competes)
+    best_single = min((e for e in entrants if e.is_single), key=lambda e: e.known_ms, default=None)
+    racing = [entrant for entrant in entrants if entrant.known_ms <= limit_ms or entrant is best_single]
+    return racing, [entrant for entrant in entrants if entrant not in racing]
 
 
 def _singles(search: Search) -> list[Entrant]:

@@ -181,15 +181,17 @@ def _result(facts: _Facts, winner: Entrant, measurement: Measurement) -> Result:
 
 def _reason(facts: _Facts, winner: Entrant) -> str:
     """Why the winner is the answer: the final's verdict, and who was too slow to take part."""
-    reasons = [facts.final.verdict.reason] if facts.final.verdict is not None else []
+    verdict = facts.final.verdict
     too_slow = [
         f"{entrant.name}: {entrant.known_ms / winner.known_ms:.1f} times the time in the search, not in the final"
         for entrant in facts.entrants
-        if entrant.competes and not entrant.is_single and entrant.name not in facts.final.p50_ms
-        if entrant.name not in facts.final.failures
+        if entrant.competes and entrant.name not in (*facts.final.p50_ms, *facts.final.failures)
+        # A verdict speaks of the best single platform, and the others are in the table. Without one, they are the reason.
+        if verdict is None or not entrant.is_single
     ]
     failed = [f"{name}: failed in the final: {failure}" for name, failure in facts.final.failures.items()]
-    return "; ".join([*reasons, *too_slow, *failed]) or "it is the only placement that works"
+    decided = [] if verdict is None else [verdict.reason]
+    return "; ".join([*decided, *too_slow, *failed]) or "it is the only placement that works"
 
 
 def _speedup(facts: _Facts, winner: Entrant) -> float | None:
