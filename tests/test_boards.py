@@ -195,6 +195,7 @@ def test_a_platform_that_says_its_kind_replaces_the_one_taken_over(boards_dir: P
         ("platforms: {x: {kind: cpu, loader: interpreter, options: {treads: 1}}}", 4, "did you mean 'threads'?"),
         ("platforms: {x: {kind: cpu, loader: interpreter, options: {threads: 0}}}", 4, "a whole number from 1"),
         ("platforms: {x: {kind: cpu, loader: interpreter, options: {threads: true}}}", 4, "a whole number from 1"),
+        ("platforms: {x: {kind: cpu, loader: interpreter, options: {threads: 1025}}}", 4, "from 1 to 1024"),
         ("platforms: {x: {kind: cpu, loader: interpreter, options: {kernels: fast}}}", 4, "is one of xnnpack"),
         ("platforms: {x: {kind: npu, loader: compiled_model, options: {fallback: 1}}}", 4, "is true or false, not"),
         ("platforms: {x: {kind: npu, loader: compiled_model, options: {openvino_libs: 1}}}", 4, "is text, not '1'"),

@@ -16,6 +16,8 @@ LOCAL = "local"
 """The address of this machine: the agent is a child process."""
 CORES = "cores"
 """As the value of option ``threads``: one thread for each core of the board."""
+MAX_THREADS = 1024
+"""The agent refuses more."""
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]*\Z"
 BOARD_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
@@ -88,8 +90,11 @@ def _check_option(name: str, value: Scalar, wanted: type | tuple[str, ...]) -> N
         if value not in wanted:
             raise ValueError(f"option '{name}' is one of {', '.join(wanted)}, not '{value}'")
     elif wanted is int:
-        if value != CORES and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise ValueError(f"option '{name}' is a whole number from 1, or '{CORES}', not '{value}'")
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if value != CORES and not (whole and 1 <= int(value) <= MAX_THREADS):
+            raise ValueError(
+                f"option '{name}' is a whole number from 1 to {MAX_THREADS}, or '{CORES}', not '{str(value)[:40]}'"
+            )
     elif not isinstance(value, wanted):
         raise ValueError(f"option '{name}' is {'text' if wanted is str else 'true or false'}, not '{value}'")
 
