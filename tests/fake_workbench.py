@@ -14,8 +14,10 @@ from types import SimpleNamespace
 import numpy as np
 import numpy.typing as npt
 
+from edgeplace.boards import PlatformProfile, platform_spec
 from edgeplace.graph.graph import Graph
 from edgeplace.measure.agreement import EXACT, Floor, Gate, Limit
+from edgeplace.measure.board import LiveBoard, LivePlatform
 from edgeplace.measure.inputs import InputSet
 from edgeplace.measure.measurement import Failure, Timing
 from edgeplace.measure.numerics import Numerics
@@ -135,6 +137,18 @@ class FakeWorkbench:
             for tensor in node.outputs:
                 tensors[tensor] = np.full(self.graph.tensors[tensor].shape, value, np.float32)
         return None
+
+
+def fake_board(*platforms: str) -> LiveBoard:
+    """A board that says it has these platforms; nothing can be run on it."""
+    profile = PlatformProfile(kind="cpu", loader="interpreter")
+    return LiveBoard(
+        SimpleNamespace(name="toy"),
+        SimpleNamespace(),
+        SimpleNamespace(runtimes={"litert": "2.3.0"}, fingerprint={"machine": "toy"}, python="3.11"),
+        {name: LivePlatform(name, profile, platform_spec(name, profile), {}) for name in platforms},
+        {},
+    )
 
 
 def reference_of(graph: Graph) -> tuple[Numerics, dict[int, Array]]:

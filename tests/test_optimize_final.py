@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_workbench import FakeWorkbench, reference_of
+from fake_workbench import FakeWorkbench, fake_board, reference_of
 
-from edgeplace.boards import PlatformProfile, platform_spec
 from edgeplace.controller.finalists import DEFAULT_PLATFORM, hold_final
 from edgeplace.controller.map_from_search import map_from_search
 from edgeplace.controller.requests import OptimizeRequest, SilentObserver
@@ -17,7 +15,6 @@ from edgeplace.controller.search import Search, choose_optimizer, measure_until_
 from edgeplace.delegate_map import DelegateMap
 from edgeplace.errors import NoFeasiblePlacementError
 from edgeplace.measure.bench import Bench
-from edgeplace.measure.board import LiveBoard, LivePlatform
 from edgeplace.measure.measurement import Failure
 from edgeplace.measure.statistics import TimingPlan
 from edgeplace.measure.support import SupportFinder
@@ -28,17 +25,6 @@ from edgeplace.testing.toy import toy_unit_graph
 
 UNITS = toy_unit_graph(3)
 REFUSED = Failure("unsupported", "there is no kernel for it", "compile")
-
-
-def fake_board(*platforms: str) -> LiveBoard:
-    profile = PlatformProfile(kind="cpu", loader="interpreter")
-    return LiveBoard(
-        SimpleNamespace(name="toy"),
-        SimpleNamespace(),
-        SimpleNamespace(runtimes={"litert": "2.3.0"}, fingerprint={"machine": "toy"}, python="3.11"),
-        {name: LivePlatform(name, profile, platform_spec(name, profile), {}) for name in platforms},
-        {},
-    )
 
 
 def search_with(times_ms: dict[str, float], *, npu_cannot: int | None = None) -> Search:

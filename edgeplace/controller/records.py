@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from edgeplace.controller.requests import Observer, OptimizeRequest, SearchInterrupted
+from edgeplace.errors import EdgePlaceError, StoreError
 from edgeplace.graph.graph import Graph
 from edgeplace.measure.board import LiveBoard
 from edgeplace.measure.inputs import InputSet
@@ -28,7 +29,9 @@ def search_session(
     inputs: InputSet,
     watch: Observer,
 ) -> Iterator[SessionRecorder]:
-    """The records of one search while the block runs. Ctrl-C keeps every measurement and says how to go on.
+    """The records of one search while the block runs. Whatever ends it, every measurement is kept.
+
+    Ctrl-C says how to go on. An explained error gives up the run in flight, so that it does not count against its plan.
 
     Raises:
         SearchInterrupted: Ctrl-C.
@@ -64,6 +67,11 @@ def search_session(
             f"interrupted; {recorder.measured} measurements are kept",
             hint="the same command with --resume goes on with them",
         ) from None
+    except (
+        EdgePlaceError
+    ) as error:  # the link, the agent, the disk: no strike against the plan that was running
+        recorder.give_up(error.message)
+        raise
 
 
 class SessionRecorder:
@@ -100,9 +108,10 @@ class SessionRecorder:
         self.measured += 1
 
     def give_up(self, reason: str) -> None:
-        """The run in flight was stopped by the user; it says nothing about its plan."""
+        """The run in flight, if there is one, was stopped for a reason outside of it; it says nothing about its plan."""
         if self._in_flight is not None:
-            self._session.give_up(self._in_flight, reason)
+            with contextlib.suppress(StoreError):  # the reason may be the database itself
+                self._session.give_up(self._in_flight, reason)
             self._in_flight = None
 
     def finish(self, map_text: str) -> None:
