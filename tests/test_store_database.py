@@ -10,6 +10,7 @@ from sqlalchemy import event
 from edgeplace.errors import StoreError
 from edgeplace.measure.measurement import Failure, Measurement
 from edgeplace.store import Store, Support, default_store_path
+from edgeplace.store.database import _use_write_ahead_log
 from edgeplace.store.tables import FORMAT
 
 
@@ -193,6 +194,34 @@ def test_a_second_host_is_refused_when_the_first_does_not_let_go(path):
         session.end(token, failed())
         assert len(session.records()) == 1
     assert "wait" in caught.value.hint
+
+
+class Contended:
+    """A connection to a file that another host is just making: the switch to the log is refused a few times."""
+
+    def __init__(self, refusals: int, text: str = "database is locked") -> None:
+        self.refusals = refusals
+        self.text = text
+        self.asked = 0
+
+    def execute(self, statement: str) -> None:
+        self.asked += 1
+        if self.asked <= self.refusals:
+            raise sqlite3.OperationalError(self.text)
+
+
+def test_a_file_that_another_host_is_just_making_is_asked_again():
+    contended = Contended(refusals=2)
+    _use_write_ahead_log(contended, 30.0)
+    assert contended.asked == 3
+
+
+@pytest.mark.parametrize(("text", "patience_s"), [("database is locked", 0.0), ("disk I/O error", 30.0)])
+def test_what_waiting_does_not_help_is_refused_at_once(text, patience_s):
+    contended = Contended(refusals=9, text=text)
+    with pytest.raises(sqlite3.OperationalError, match=text):
+        _use_write_ahead_log(contended, patience_s)
+    assert contended.asked == 1
 
 
 def test_two_hosts_may_write_in_turn(path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from edgeplace.store.tables import FORMAT, metadata, store_facts
 from edgeplace.user_folders import expand_home
 
 _WRITING = "edgeplace_writing"
+_ASK_AGAIN_S = 0.01
 
 _MEANINGS = (
     ("database is locked", "another EdgePlace is writing to it", "wait until the other run has finished, or give this run a store of its own"),
@@ -175,8 +177,7 @@ def _engine(url: URL, busy_timeout_s: float) -> Engine:
     def prepare(connection: Any, _record: object) -> None:
         # The driver opens transactions by itself, and too late; from here on `begin` below does it.
         connection.isolation_level = None
-        # A file system without shared memory keeps its rollback journal; that is as safe, only slower.
-        connection.execute("PRAGMA journal_mode=WAL")
+        _use_write_ahead_log(connection, busy_timeout_s)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
 
@@ -186,3 +187,20 @@ def _engine(url: URL, busy_timeout_s: float) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine
+
+
+def _use_write_ahead_log(connection: Any, patience_s: float) -> None:
+    """Switch a file to its write-ahead log; a file system without shared memory keeps its rollback journal.
+
+    That is as safe, only slower. Two hosts that open a new file at the same time get in each other's way here, and
+    SQLite refuses one of them at once instead of letting it wait: so it is asked again.
+    """
+    ends_s = time.monotonic() + patience_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() >= ends_s:
+                raise
+        time.sleep(_ASK_AGAIN_S)
