@@ -22,6 +22,7 @@ from edgeplace.delegate_map import (
     Rejection,
     Result,
     SearchInfo,
+    describe_agreement,
     diff_maps,
     dump_map,
     explain_map,
@@ -189,13 +190,24 @@ def test_the_example_in_the_reference_is_a_valid_map() -> None:
     assert len(explain_map(example)) > 8
 
 
-def test_equal_outputs_have_an_infinite_snr_in_the_file() -> None:
-    info = AgreementInfo.of(Agreement(max_abs=0.0, cosine=1.0, snr_db=math.inf, psnr_db=math.nan, steps=0.0))
-    assert info == AgreementInfo(max_abs=0.0, cosine=1.0, snr_db=math.inf, steps=0.0)
-    result = Result(p50_ms=1.0, ci95_ms=(1.0, 1.0), numeric=info)
+def test_what_a_map_says_of_outputs_is_finite_and_of_equal_ones_that_they_are_equal() -> None:
+    equal = AgreementInfo.of(Agreement(max_abs=0.0, cosine=1.0, snr_db=math.inf, psnr_db=math.nan, steps=0.0))
+    assert equal == AgreementInfo(max_abs=0.0, cosine=1.0, steps=0.0)
+    assert describe_agreement(equal) == "equal"
+    result = Result(p50_ms=1.0, ci95_ms=(1.0, 1.0), numeric=equal)
     text = dump_map(full_map().model_copy(update={"result": result}))
-    assert "snr_db: .inf" in text
+    assert "inf" not in text.partition("result:")[2].partition("baselines:")[0]
     assert parse_map(text, "m.yaml").result == result
+
+
+def test_classes_of_which_some_differ_are_not_told_as_equal() -> None:
+    classes = AgreementInfo.of(Agreement(0.0, 1.0, math.inf, math.inf, equal_share=0.995))
+    assert describe_agreement(classes) == "99.5% equal elements"
+    assert (
+        describe_agreement(AgreementInfo.of(Agreement(0.0, 1.0, math.inf, math.inf, equal_share=1.0)))
+        == "equal"
+    )
+    assert describe_agreement(AgreementInfo()) == "not compared"
 
 
 def test_a_plan_from_a_map_is_the_plan_of_its_placement() -> None:

@@ -330,15 +330,8 @@ def test_limit_that_tests_nothing_says_so() -> None:
     assert Limit().weakness == ""
 
 
-@pytest.mark.parametrize(
-    "agreement",
-    [EXACT, Agreement(0.25, 0.98, 19.0, 30.0, steps=29.0, equal_share=0.75)],
-    ids=["exact", "spread"],
-)
-def test_floor_and_limit_survive_the_map(agreement: Agreement) -> None:
-    floor = floor_of(agreement)
-    data = json.loads(json.dumps(floor.to_dict(), allow_nan=False))
-    assert Floor.from_dict(data) == floor
+def test_a_limit_survives_the_map() -> None:
+    floor = floor_of(Agreement(0.25, 0.98, 19.0, 30.0, steps=29.0, equal_share=0.75))
     limit = Limit(metric=0.5).looser(floor)
     assert Limit.from_dict(json.loads(json.dumps(limit.to_dict(), allow_nan=False))) == limit
 
@@ -348,7 +341,6 @@ def test_floor_of_outputs_with_other_shapes_is_still_a_number() -> None:
         {"reference": eight(f32(1, 2)), "xnnpack": eight(f32(1))}, [None], reference="reference"
     )
     assert floor.agreement.snr_db == LOWEST_SNR_DB
-    assert Floor.from_dict(json.loads(json.dumps(floor.to_dict(), allow_nan=False))) == floor
     assert Limit().looser(floor).weakness
 
 

@@ -77,7 +77,6 @@ def row(name: str, **changes: Any) -> dict[str, Any]:
         "failure": None,
         "speedup": 1.0,
         "agreement": {"snr_db": 61.2, "cosine": 0.99999},
-        "exact": False,
         "wrong": "",
         "segments": 1,
         "transfers": 0,
@@ -88,7 +87,7 @@ def row(name: str, **changes: Any) -> dict[str, Any]:
 def test_optimize_tables() -> None:
     rows = [
         row("npu"),
-        row("cpu", p50_ms=1.15, ci95_ms=None, speedup=0.81, exact=True),
+        row("cpu", p50_ms=1.15, ci95_ms=None, speedup=0.81, agreement={"max_abs": 0.0}),
         row(
             "gpu",
             p50_ms=None,
@@ -230,7 +229,7 @@ def test_inspect_tables_of_a_model_without_bonds(model_file: Callable[[str], Pat
         (count_text(0), "0"), (count_text(999), "999"), (count_text(1234), "1.23 k"), (count_text(5_600_000), "5.6 M"),
         (bytes_text(10), "10 B"), (bytes_text(1023), "1023 B"), (bytes_text(1536), "1.5 KiB"),
         (bytes_text(1020 * 1024), "1020 KiB"), (bytes_text(5 << 30), "5 GiB"), (shape_text([1, -1, 3]), "1x?x3"),
-        (shape_text([]), "scalar"), (agreement_text(None), "-"), (agreement_text({}, exact=True), "equal"),
+        (shape_text([]), "scalar"), (agreement_text(None), "-"), (agreement_text({"max_abs": 0.0}), "equal"),
         (short_text("abc"), "abc"), (short_text("abcdefghijkl", 9), "abc...jkl"),
         (agreement_text({"has_nan": True}), "NaN or Inf in the outputs"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,6 @@ from edgeplace.delegate_map import (
     SearchInfo,
     spanning_nodes,
 )
-from edgeplace.measure.agreement import Limit
 from edgeplace.measure.final import Entrant, FinalResult
 from edgeplace.measure.measurement import Agreement, Measurement
 from edgeplace.measure.workbench import RunOutputs
@@ -70,34 +68,6 @@ def map_from_search(
         platforms_left_out=dict(search.board.left_out),
     )
     return delegate_map, _rows(facts, winner, baselines)
-
-
-def agreement_info(agreement: Agreement | None) -> AgreementInfo:
-    """An agreement as the map keeps it; what does not apply, and an infinite SNR, is absent."""
-    if agreement is None:
-        return AgreementInfo()
-    return AgreementInfo(
-        snr_db=_finite(agreement.snr_db),
-        cosine=_finite(agreement.cosine),
-        max_abs=_finite(agreement.max_abs),
-        psnr_db=_finite(agreement.psnr_db),
-        steps=_finite(agreement.steps),
-        equal_share=_finite(agreement.equal_share),
-        metric=_finite(agreement.metric),
-        has_nan=agreement.has_nan,
-        degenerate=agreement.degenerate,
-    )
-
-
-def limit_info(limit: Limit) -> AgreementInfo:
-    """A limit as the map keeps it."""
-    return AgreementInfo(
-        snr_db=limit.snr_db,
-        cosine=limit.cosine,
-        max_abs=limit.max_abs,
-        equal_share=limit.equal_share,
-        metric=limit.metric,
-    )
 
 
 def _winner(facts: _Facts) -> Entrant:
@@ -169,9 +139,9 @@ def _result(facts: _Facts, winner: Entrant, measurement: Measurement) -> Result:
         ci95_ms=final.ci95_ms[winner.name],
         speedup_over_best_single=speedup,
         decision=reason,
-        numeric=agreement_info(measurement.agreement),
-        floor=agreement_info(numerics.floor.agreement),
-        limit=limit_info(numerics.gate.limit),
+        numeric=AgreementInfo() if measurement.agreement is None else AgreementInfo.of(measurement.agreement),
+        floor=AgreementInfo.of(numerics.floor.agreement),
+        limit=AgreementInfo.model_validate(numerics.gate.limit.to_dict()),
         reference=str(numerics.choice.kernels)
         + (f" ({numerics.choice.why_not})" if numerics.choice.why_not else ""),
         inputs=numerics.inputs.source,
@@ -277,7 +247,7 @@ def _rejections(search: Search) -> tuple[Rejection, ...]:
                     platform=platform,
                     failure=kind,
                     message=message,
-                    numeric=None if agreement is None else agreement_info(agreement),
+                    numeric=None if agreement is None else AgreementInfo.of(agreement),
                 )
             )
 
@@ -330,8 +300,7 @@ def _row(
         "failure": None if isinstance(value, float) else value,
         "in_final": name in facts.final.p50_ms,
         "speedup": _ratio_to_best_single(facts, value),
-        "agreement": None if agreement is None else agreement_info(agreement).model_dump(exclude_none=True),
-        "exact": agreement is not None and math.isinf(agreement.snr_db),
+        "agreement": None if agreement is None else AgreementInfo.of(agreement).model_dump(exclude_none=True),
         "wrong": entrant.wrong if entrant is not None else "",
         "segments": None if entrant is None else len(entrant.plan.segments),
         "transfers": None if entrant is None else entrant.plan.transfers,
@@ -347,7 +316,3 @@ def _kind(entrant: Entrant | None) -> str:
 def _ratio_to_best_single(facts: _Facts, value: float | str) -> float | None:
     singles = [facts.final.p50_ms[name] for name in _single_names(facts) if name in facts.final.p50_ms]
     return min(singles) / value if singles and isinstance(value, float) and value > 0 else None
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)

@@ -11,7 +11,6 @@ from typing import Any
 from edgeplace.boards import load_board
 from edgeplace.boards.profile import BoardProfile, PlatformProfile
 from edgeplace.controller.finalists import DEFAULT_PLATFORM, default_platform_spec
-from edgeplace.controller.map_from_search import agreement_info
 from edgeplace.controller.prepare import (
     graph_on,
     inputs_for,
@@ -21,7 +20,14 @@ from edgeplace.controller.prepare import (
     workbench_on,
 )
 from edgeplace.controller.requests import Observer, SilentObserver, VerifyRequest
-from edgeplace.delegate_map import DelegateMap, load_map, plan_from_map, validate_map
+from edgeplace.delegate_map import (
+    AgreementInfo,
+    DelegateMap,
+    describe_agreement,
+    load_map,
+    plan_from_map,
+    validate_map,
+)
 from edgeplace.errors import CheckFailedError, InputError
 from edgeplace.graph.contract import contract
 from edgeplace.measure.agreement import Gate, Limit
@@ -78,7 +84,7 @@ def verify(request: VerifyRequest, observer: Observer | None = None) -> dict[str
             )
         checks = [
             _check_files(delegate_map, plan, workbench),
-            _check_numbers(delegate_map, agreement_info(agreement).model_dump(exclude_none=True), wrong),
+            _check_numbers(delegate_map, AgreementInfo.of(agreement), wrong),
             *_check_speed(delegate_map, final, request.tolerance),
             *_check_ran_on(delegate_map, outputs.ran_on),
         ]
@@ -160,14 +166,7 @@ def _numerics(
             where=str(request.map),
             hint="give the same one: --metric module:function, and the same --inputs",
         )
-    limit = Limit(
-        cosine=said.cosine,
-        snr_db=said.snr_db,
-        max_abs=said.max_abs,
-        equal_share=said.equal_share,
-        metric=said.metric,
-    )
-    return replace(numerics, gate=Gate(limit))
+    return replace(numerics, gate=Gate(Limit.from_dict(said.model_dump())))
 
 
 def _entrants(
@@ -209,9 +208,15 @@ def _check_files(delegate_map: DelegateMap, plan: Plan, workbench: Workbench) ->
     return {"name": "segment files", "holds": not differing, "said": "hashes in the map", "found": found}
 
 
-def _check_numbers(delegate_map: DelegateMap, found: dict[str, Any], wrong: str) -> dict[str, Any]:
-    said = delegate_map.result.numeric.model_dump(exclude_none=True) if delegate_map.result else {}
-    return {"name": "outputs", "holds": not wrong, "said": _numbers(said), "found": wrong or _numbers(found)}
+def _check_numbers(delegate_map: DelegateMap, found: AgreementInfo, wrong: str) -> dict[str, Any]:
+    """The outputs are as right as the limit in the map asks for."""
+    said = delegate_map.result.numeric if delegate_map.result is not None else AgreementInfo()
+    return {
+        "name": "outputs",
+        "holds": not wrong,
+        "said": describe_agreement(said),
+        "found": wrong or describe_agreement(found),
+    }
 
 
 def _check_speed(delegate_map: DelegateMap, final: FinalResult, tolerance: float) -> list[dict[str, Any]]:
@@ -284,8 +289,3 @@ def _said_ms(delegate_map: DelegateMap, name: str) -> float | str | None:
     if name == PLACEMENT:
         return delegate_map.result.p50_ms if delegate_map.result is not None else None
     return delegate_map.baselines.get(name)
-
-
-def _numbers(values: dict[str, Any]) -> str:
-    shown = [f"{key} {value:.4g}" for key, value in values.items() if isinstance(value, float)]
-    return ", ".join(shown) or "bit for bit equal"

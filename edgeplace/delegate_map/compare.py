@@ -134,15 +134,19 @@ def describe_agreement(agreement: AgreementInfo) -> str:
     if agreement.has_nan:
         return "NaN or Inf in the outputs"
     parts = []
-    if agreement.snr_db is not None:
-        parts.append("equal" if agreement.snr_db == float("inf") else f"SNR {agreement.snr_db:.1f} dB")
-    if agreement.cosine is not None and parts != ["equal"]:
-        parts.append(f"cosine {agreement.cosine:.6g}")
-    if agreement.max_abs is not None and parts != ["equal"]:
-        parts.append(f"max abs {agreement.max_abs:.4g}")
+    differs = agreement.equal_share is not None and agreement.equal_share < 1
+    if agreement.max_abs == 0 and not differs:
+        parts.append("equal")
+    elif agreement.max_abs != 0:  # zero beside unequal elements: class numbers, which have no distance
+        if agreement.snr_db is not None:
+            parts.append(f"SNR {agreement.snr_db:.1f} dB")
+        if agreement.cosine is not None:
+            parts.append(f"cosine {agreement.cosine:.6g}")
+        if agreement.max_abs is not None:
+            parts.append(f"max abs {agreement.max_abs:.4g}")
     if agreement.steps:
         parts.append(f"{agreement.steps:g} quantization steps")
-    if agreement.equal_share is not None and agreement.equal_share < 1:
+    if differs:
         parts.append(f"{agreement.equal_share:.1%} equal elements")
     if agreement.metric is not None:
         parts.append(f"metric {agreement.metric:g}")

@@ -79,11 +79,11 @@ class AgreementInfo(FrozenModel):
 
     @classmethod
     def of(cls, agreement: Agreement) -> AgreementInfo:
-        """What a measurement says, without numbers that are not numbers."""
+        """What a measurement says, in finite numbers: of equal outputs ``max_abs`` 0 remains, and no SNR."""
         measures = ("snr_db", "cosine", "max_abs", "psnr_db", "steps", "equal_share", "metric")
         known = {name: getattr(agreement, name) for name in measures}
         return cls(
-            **{name: float(v) for name, v in known.items() if v is not None and not math.isnan(v)},
+            **{name: float(v) for name, v in known.items() if v is not None and math.isfinite(v)},
             has_nan=agreement.has_nan,
             degenerate=agreement.degenerate,
         )

@@ -226,34 +226,6 @@ class Floor:
         )
         return cls(agreement, (reference, *others), len(expected), peaks)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for the map; ``None`` stands for infinity (SNR: bit for bit equal; max_abs: other shapes)."""
-        found = self.agreement
-        return {
-            "kernels": list(self.kernels),
-            "samples": self.samples,
-            "max_abs": _none_if_infinite(found.max_abs),
-            "cosine": found.cosine,
-            "snr_db": _none_if_infinite(found.snr_db),
-            "psnr_db": _none_if_infinite(found.psnr_db),
-            "steps": found.steps,
-            "equal_share": found.equal_share,
-            "usual_peaks": list(self.usual_peaks),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Floor:
-        """The floor that :meth:`to_dict` wrote."""
-        agreement = Agreement(
-            max_abs=_infinite_if_none(data["max_abs"]),
-            cosine=data["cosine"],
-            snr_db=_infinite_if_none(data["snr_db"]),
-            psnr_db=_infinite_if_none(data["psnr_db"]),
-            steps=data["steps"],
-            equal_share=data["equal_share"],
-        )
-        return cls(agreement, tuple(data["kernels"]), data["samples"], tuple(data["usual_peaks"]))
-
 
 @dataclass(frozen=True, slots=True)
 class Limit:
@@ -465,11 +437,3 @@ def _decibel(signal: float, error: float) -> float:
 
 def _looser_low(asked: float | None, floor: float) -> float | None:
     return None if asked is None else min(asked, floor)
-
-
-def _none_if_infinite(value: float) -> float | None:
-    return None if value == math.inf else value
-
-
-def _infinite_if_none(value: float | None) -> float:
-    return math.inf if value is None else value

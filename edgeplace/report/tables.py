@@ -34,7 +34,7 @@ def optimize_tables(outcome: Facts) -> list[RenderableType]:
 
     Args:
         outcome: ``map_file``, ``map`` (a delegate map as plain data) and ``rows``, each with ``name``, ``kind``,
-            ``chosen``, ``p50_ms``, ``ci95_ms``, ``speedup``, ``agreement``, ``exact``, ``segments``, ``transfers``,
+            ``chosen``, ``p50_ms``, ``ci95_ms``, ``speedup``, ``agreement``, ``segments``, ``transfers``,
             ``failure`` and ``wrong``.
     """
     delegate_map, rows = outcome["map"], outcome["rows"]
@@ -42,9 +42,7 @@ def optimize_tables(outcome: Facts) -> list[RenderableType]:
         "", "placement", ">ms", ">95 % interval", ">speed-up", "outputs", ">segments", ">transfers"
     )
     for row in rows:
-        outputs = (
-            "wrong" if row.get("wrong") else agreement_text(row.get("agreement"), bool(row.get("exact")))
-        )
+        outputs = "wrong" if row.get("wrong") else agreement_text(row.get("agreement"))
         cells = [
             ">" if row["chosen"] else "",
             row["name"],

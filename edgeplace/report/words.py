@@ -42,10 +42,8 @@ def shape_text(shape: Sequence[int]) -> str:
     return "x".join("?" if size < 0 else str(size) for size in shape) or "scalar"
 
 
-def agreement_text(agreement: Mapping[str, Any] | None, exact: bool = False) -> str:
+def agreement_text(agreement: Mapping[str, Any] | None) -> str:
     """An agreement as the map keeps it, in one line."""
-    if exact:
-        return "equal"
     return NOTHING if not agreement else describe_agreement(AgreementInfo(**agreement))
 
 
