@@ -54,6 +54,8 @@ CASES = (
     Case("hand_landmark_lite", "fp16 weights, 4 outputs", budget=64),
     Case("hand_recrop", "float, skips", ("cpu", "cpu1", "npu", "gpu"), granularity="block", threshold=512),
     Case("iris_landmark", "float, residual", budget=64),
+    Case("palm_detection_lite", "fp16 weights, residual", budget=96),
+    Case("face_detection_back", "fp16 weights, residual", budget=96),
     Case("selfie_segmentation", "custom op that only XNNPACK has", granularity="block"),
     Case("okay_nabu", "int8, streaming state"),
     Case("image_classification", "int8, residual", ("cpu1", "npu")),
