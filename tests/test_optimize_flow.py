@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,8 @@ from optimize_runs import short_request
 
 from edgeplace import controller
 from edgeplace.delegate_map import load_map
+from edgeplace.measure import final
+from edgeplace.measure.decision import Verdict, pick_winner
 from edgeplace.store import Store
 
 SHORT = ("--budget", "12", "--rounds", "12", "--sample-budget", "0.05", "--json")
@@ -123,18 +127,40 @@ def test_below_the_threshold_every_placement_is_measured_at_it_the_surrogate_sea
 
 
 def test_pins_and_bans_are_kept(model_file: Callable[[str], Path], tmp_path: Path) -> None:
+    # Both keep operators on the slower of the two, where no search would put them by itself.
     found = controller.optimize(
         short_request(
             model_file("branchy"), tmp_path, "cpu1", "cpu_ref",
-            granularity="op", pins=("DEPTHWISE*=cpu_ref",), bans=("CONV_2D=cpu_ref",), budget=4,
+            granularity="op", pins=("DEPTHWISE*=cpu_ref",), bans=("CONV_2D=cpu1",), budget=4,
         )
     ).map  # fmt: skip
-    platform_of = found.platform_of_nodes
+    free = 0
     for operator in controller.inspect(model_file("branchy"))["operators"]:
-        if operator["type"] == "DEPTHWISE_CONV_2D":
-            assert platform_of[operator["id"]] == "cpu_ref"
-        elif operator["type"] == "CONV_2D":
-            assert platform_of[operator["id"]] == "cpu1"
+        if operator["type"] in ("DEPTHWISE_CONV_2D", "CONV_2D"):
+            assert found.platform_of_nodes[operator["id"]] == "cpu_ref"
+        else:
+            free += 1
+    assert found.search is not None
+    assert found.search.placements == 2**free
+
+
+@pytest.mark.parametrize("winner", ["cpu1", "twin", "fastest mix"])
+def test_the_map_is_of_whom_the_final_decided_for(
+    winner: str, model_file: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def decided(*given: Any, **options: Any) -> Verdict:
+        return replace(pick_winner(*given, **options), winner=winner, is_single=winner != "fastest mix")
+
+    monkeypatch.setattr(final, "pick_winner", decided)
+    found = controller.optimize(
+        short_request(
+            model_file("image_classification"), tmp_path, "cpu1", "twin=cpu1,threads=1", budget=4, rounds=3
+        )
+    ).map
+    used = {segment.platform for segment in found.segments}
+    assert used == ({"cpu1", "twin"} if winner == "fastest mix" else {winner})
+    assert found.result is not None
+    assert (found.result.speedup_over_best_single == 1.0) == (winner != "fastest mix")
 
 
 def test_the_same_records_and_seed_give_the_same_search_and_nothing_is_measured_twice(
