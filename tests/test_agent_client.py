@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import is_gone
 from sshd import Sshd
 
 import device_agents
@@ -137,14 +138,6 @@ def recipe_of(data: bytes, *ranges: tuple[int, int]) -> SegmentFile:
         constants.insert(0, ConstantRef(sha256, offset, size))
         del skeleton[offset : offset + size]
     return SegmentFile(hashlib.sha256(data).hexdigest(), len(data), bytes(skeleton), tuple(constants), views)
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 def requests_of(client: AgentClient, monkeypatch: pytest.MonkeyPatch) -> list[str]:

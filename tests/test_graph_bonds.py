@@ -7,17 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from authored import authored_graph
 
 from edgeplace.graph.build import build_graph
 from edgeplace.graph.contract import contract
 from edgeplace.graph.graph import Graph
 from edgeplace.testing.model_builder import Builder, GraphBuilder, fb
-from edgeplace.testing.models import AUTHORED
 from edgeplace.tflite.reader import Model
-
-
-def authored(name: str) -> Graph:
-    return build_graph(Model.from_bytes(AUTHORED[name](), f"{name}.tflite"))
 
 
 def built(write: Callable[[GraphBuilder], Any]) -> Graph:
@@ -51,7 +47,7 @@ def reasons(graph: Graph) -> str:
 
 
 def test_resource_variables_stay_with_everything_that_touches_them() -> None:
-    graph = authored("resource_variables")
+    graph = authored_graph("resource_variables")
     assert together(graph, "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE")
     assert "state: VAR_HANDLE '" in reasons(graph)
     assert len(contract(graph, "op").units) > 1  # the stateless head is free
@@ -129,7 +125,7 @@ def test_a_variable_tensor_ties_all_that_read_it() -> None:
 
 def test_one_reader_of_a_variable_is_free() -> None:
     for name in ("svdf_state", "lstm_state"):
-        graph = authored(name)
+        graph = authored_graph(name)
         assert len(contract(graph, "op").units) == len(graph.nodes) - len(graph.constant_nodes)
 
 
@@ -160,7 +156,7 @@ def test_types_without_an_array_form_stay_inside(dtype: str) -> None:
 
 
 def test_strings_may_cross() -> None:
-    graph = authored("strings")
+    graph = authored_graph("strings")
     assert any(tensor.dtype == "string" for tensor in graph.tensors)
     assert graph.bonds == ()
 
@@ -181,7 +177,7 @@ def test_a_type_the_kernel_changes_stays_inside() -> None:
 
 
 def test_data_dependent_sizes_stay_with_their_readers() -> None:
-    graph = authored("dynamic_where")
+    graph = authored_graph("dynamic_where")
     units = contract(graph, "op").units
     where = next(node.id for node in graph.nodes if node.op_type == "WHERE")
     unit = next(unit for unit in units if where in unit.nodes)
@@ -190,7 +186,7 @@ def test_data_dependent_sizes_stay_with_their_readers() -> None:
 
 
 def test_a_computed_target_shape_is_dynamic_all_the_way_down() -> None:
-    graph = authored("dynamic_reshape")
+    graph = authored_graph("dynamic_reshape")
     assert together(graph, "RESHAPE", "ABS")
     assert not together(graph, "TANH", "RESHAPE")
     assert "RESHAPE 1 takes its size from computed tensor 1 'target'" in reasons(graph)
@@ -343,7 +339,7 @@ def test_branches_of_different_shapes_make_a_dynamic_output() -> None:
 
 def test_control_flow_with_fixed_shapes_is_free() -> None:
     for name in ("while_loop", "if_branch", "nested_control", "composite"):
-        assert authored(name).bonds == (), name
+        assert authored_graph(name).bonds == (), name
 
 
 # --- constant producers ---
@@ -351,7 +347,7 @@ def test_control_flow_with_fixed_shapes_is_free() -> None:
 
 def test_constant_producers_go_with_their_readers() -> None:
     for name, op_type in (("fp16_weights", "DEQUANTIZE"), ("sparse_weights", "DENSIFY")):
-        graph = authored(name)
+        graph = authored_graph(name)
         unit_graph = contract(graph, "op")
         assert {graph.nodes[node].op_type for node in unit_graph.replicated} >= {op_type}
         assert not unit_graph.replicated & {node for unit in unit_graph.units for node in unit.nodes}

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from authored import authored_model
 
 from edgeplace.errors import ModelError, UnknownNameError
 from edgeplace.graph.build import build_graph
 from edgeplace.testing.model_builder import Builder, GraphBuilder, fb
-from edgeplace.testing.models import AUTHORED
 from edgeplace.tflite.reader import Model
-
-
-def authored(name: str) -> Model:
-    return Model.from_bytes(AUTHORED[name](), f"{name}.tflite")
 
 
 def model_of(builder: Builder) -> Model:
@@ -22,7 +18,7 @@ def model_of(builder: Builder) -> Model:
 
 
 def test_file_order_is_kept_and_wiring_is_complete() -> None:
-    graph = build_graph(authored("branchy"))
+    graph = build_graph(authored_model("branchy"))
     assert graph.order == tuple(range(len(graph.nodes)))
     for node in graph.nodes:
         for tensor in node.outputs:
@@ -36,7 +32,7 @@ def test_file_order_is_kept_and_wiring_is_complete() -> None:
 
 
 def test_a_file_out_of_order_is_put_in_order() -> None:
-    graph = build_graph(authored("shuffled_order"))
+    graph = build_graph(authored_model("shuffled_order"))
     assert graph.order != tuple(range(len(graph.nodes)))
     assert sorted(graph.order) == list(range(len(graph.nodes)))
     done: set[int] = set()
@@ -46,14 +42,14 @@ def test_a_file_out_of_order_is_put_in_order() -> None:
 
 
 def test_a_model_without_operators_is_a_graph() -> None:
-    graph = build_graph(authored("zero_ops"))
+    graph = build_graph(authored_model("zero_ops"))
     assert graph.nodes == ()
     assert graph.order == ()
     assert set(graph.outputs) <= set(graph.inputs)
 
 
 def test_signatures_choose_the_subgraph_and_name_its_ends() -> None:
-    model = authored("two_signatures")
+    model = authored_model("two_signatures")
     for signature in model.signatures:
         graph = build_graph(model, signature=signature.key)
         assert graph.subgraph == signature.subgraph
@@ -64,7 +60,7 @@ def test_signatures_choose_the_subgraph_and_name_its_ends() -> None:
 
 
 def test_an_unknown_signature_is_refused_with_the_nearest_one() -> None:
-    model = authored("two_signatures")
+    model = authored_model("two_signatures")
     key = model.signatures[0].key
     with pytest.raises(UnknownNameError, match=f"no signature '{key}x'") as caught:
         build_graph(model, signature=f"{key}x")
@@ -73,7 +69,7 @@ def test_an_unknown_signature_is_refused_with_the_nearest_one() -> None:
 
 
 def test_an_output_given_twice_has_two_names() -> None:
-    graph = build_graph(authored("same_tensor_twice"))
+    graph = build_graph(authored_model("same_tensor_twice"))
     assert len(set(graph.outputs)) < len(graph.outputs)
     assert len(set(graph.output_names)) == len(graph.output_names)
 
@@ -142,15 +138,15 @@ def test_damaged_wiring_is_refused(damage: Callable[[GraphBuilder, int], int], m
 
 
 def test_optional_inputs_and_variables_need_no_maker() -> None:
-    assert any(-1 in node.inputs for node in build_graph(authored("optional_input")).nodes)
-    graph = build_graph(authored("svdf_state"))
+    assert any(-1 in node.inputs for node in build_graph(authored_model("optional_input")).nodes)
+    graph = build_graph(authored_model("svdf_state"))
     variables = [tensor.index for tensor in graph.tensors if tensor.is_variable]
     assert variables
     assert not set(variables) & set(graph.producer)
 
 
 def test_weights_from_constant_producers_count_as_weights() -> None:
-    graph = build_graph(authored("fp16_weights"))
+    graph = build_graph(authored_model("fp16_weights"))
     assert graph.constant_nodes
     for node in graph.nodes:
         if node.op_type == "CONV_2D":

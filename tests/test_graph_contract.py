@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from authored import authored_graph
 from model_files import available_models, model_path
 
 from edgeplace.graph.build import build_graph
@@ -17,10 +18,6 @@ from edgeplace.testing.toy import toy_graph
 from edgeplace.tflite.reader import Model
 
 GRANULARITIES: tuple[Granularity, ...] = ("op", "unit", "block")
-
-
-def authored(name: str) -> Graph:
-    return build_graph(Model.from_bytes(AUTHORED[name](), f"{name}.tflite"))
 
 
 def fetched(name: str) -> Graph:
@@ -58,7 +55,7 @@ def assert_sound(unit_graph: UnitGraph) -> None:
 @pytest.mark.parametrize("granularity", GRANULARITIES)
 @pytest.mark.parametrize("name", sorted(AUTHORED))
 def test_authored_models_contract_soundly(name: str, granularity: Granularity) -> None:
-    assert_sound(contract(authored(name), granularity))
+    assert_sound(contract(authored_graph(name), granularity))
 
 
 @pytest.mark.parametrize("granularity", GRANULARITIES)
@@ -102,13 +99,13 @@ def test_real_models_have_a_handful_to_thirty_units(name: str, fewest: int, most
 
 
 def test_op_is_one_node_per_unit_when_nothing_is_bonded() -> None:
-    unit_graph = contract(authored("branchy"), "op")
+    unit_graph = contract(authored_graph("branchy"), "op")
     assert [unit.nodes for unit in unit_graph.units] == [(node,) for node in unit_graph.graph.order]
     assert all(unit.bonds == () for unit in unit_graph.units)
 
 
 def test_elementwise_operators_go_with_what_makes_their_input() -> None:
-    graph = authored("branchy")
+    graph = authored_graph("branchy")
     unit_graph = contract(graph, "unit")
     for unit in unit_graph.units:
         types = [graph.nodes[node].op_type for node in unit.nodes]
@@ -122,7 +119,7 @@ def test_unknown_custom_operators_and_control_flow_stay_alone() -> None:
         ("while_loop", "WHILE"),
         ("composite", "STABLEHLO_COMPOSITE"),
     ):
-        graph = authored(name)
+        graph = authored_graph(name)
         unit_graph = contract(graph, "unit")
         number = next(node.id for node in graph.nodes if node.op_type == op_type)
         assert (number,) in [unit.nodes for unit in unit_graph.units], name
@@ -131,7 +128,7 @@ def test_unknown_custom_operators_and_control_flow_stay_alone() -> None:
 def test_a_squeeze_and_excite_gate_is_not_merged_around_its_branch() -> None:
     """The gate's product reads the trunk directly and through the branch: merging it with the trunk alone is a circle."""
     for granularity in GRANULARITIES:
-        assert_sound(contract(authored("cycle_trap"), granularity))
+        assert_sound(contract(authored_graph("cycle_trap"), granularity))
 
 
 def test_there_is_no_other_granularity() -> None:
@@ -214,7 +211,7 @@ def test_splitting_makes_units_of_the_parts() -> None:
 
 def test_every_unit_of_real_graphs_splits_into_its_atoms() -> None:
     for name in ("branchy", "cycle_trap", "fp16_weights", "resource_variables", "dynamic_reshape"):
-        whole = contract(authored(name), "block")
+        whole = contract(authored_graph(name), "block")
         for unit in whole.units:
             assert_sound(split_unit(whole, unit.id, atoms(whole, unit.id)))
 

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from authored import authored_units
 
 from edgeplace.errors import InputError, UnknownNameError
-from edgeplace.graph.build import build_graph
-from edgeplace.graph.contract import contract
-from edgeplace.graph.graph import UnitGraph
 from edgeplace.placement.cut_points import cut_at, cut_in_parts
 from edgeplace.placement.plan import Plan
-from edgeplace.testing.models import AUTHORED
 from edgeplace.testing.toy import BRANCHES, toy_unit_graph
-from edgeplace.tflite.reader import Model
 
 
 def nodes(plan: Plan) -> list[tuple[int, ...]]:
     return [segment.nodes for segment in plan.segments]
-
-
-def units_of(name: str) -> UnitGraph:
-    return contract(build_graph(Model.from_bytes(AUTHORED[name](), f"{name}.tflite")), "op")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +37,7 @@ def test_cuts_in_front_of_operators_and_behind_tensors(
 
 
 def test_a_cut_through_what_belongs_together_moves_and_says_so() -> None:
-    unit_graph = units_of("resource_variables")
+    unit_graph = authored_units("resource_variables")
     bonded = next(unit for unit in unit_graph.units if len(unit.nodes) > 1)
     result = cut_at(unit_graph, [str(bonded.nodes[-1])])
     (note,) = result.notes
@@ -76,7 +68,7 @@ def test_parts_are_as_many_as_asked_and_balanced(count: int) -> None:
 
 
 def test_work_is_shared_out_evenly() -> None:
-    graph = units_of("conv_chain")
+    graph = authored_units("conv_chain")
     plan = cut_in_parts(graph, 2).plan
     work = [
         sum(graph.graph.nodes[node].macs + graph.graph.nodes[node].activation_bytes for node in part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from authored import authored_units
 
 from edgeplace.graph.build import build_graph
 from edgeplace.graph.contract import contract
@@ -10,13 +11,8 @@ from edgeplace.graph.graph import UnitGraph
 from edgeplace.placement.plan import Placement, Plan, Source
 from edgeplace.placement.segmentation import lone_segment, make_plan, plan_of_groups
 from edgeplace.testing.model_builder import Builder, fb
-from edgeplace.testing.models import AUTHORED
 from edgeplace.testing.toy import BRANCHES, CHAIN, RESIDUAL, toy_graph, toy_space, toy_unit_graph
 from edgeplace.tflite.reader import Model
-
-
-def units_of(name: str) -> UnitGraph:
-    return contract(build_graph(Model.from_bytes(AUTHORED[name](), f"{name}.tflite")), "op")
 
 
 def place(unit_graph: UnitGraph, letters: str) -> Plan:
@@ -105,7 +101,7 @@ def test_a_tensor_for_two_segments_is_given_once() -> None:
 
 
 def test_the_same_tensor_read_twice_is_one_input_and_given_twice_is_one_output() -> None:
-    unit_graph = units_of("same_tensor_twice")
+    unit_graph = authored_units("same_tensor_twice")
     plan = make_plan(unit_graph, Placement(tuple("ab"[unit.id % 2] for unit in unit_graph.units)))
     for segment in plan.segments:
         assert len(set(segment.inputs)) == len(segment.inputs)
@@ -115,17 +111,17 @@ def test_the_same_tensor_read_twice_is_one_input_and_given_twice_is_one_output()
 
 
 def test_inputs_and_constants_may_be_outputs() -> None:
-    unit_graph = units_of("input_as_output")
+    unit_graph = authored_units("input_as_output")
     plan = make_plan(unit_graph, Placement(("cpu",) * len(unit_graph.units)))
     assert "input" in {source.kind for source in plan.outputs}
-    unit_graph = units_of("constant_output")
+    unit_graph = authored_units("constant_output")
     plan = make_plan(unit_graph, Placement(("cpu",) * len(unit_graph.units)))
     (constant,) = {source for source in plan.outputs if source.kind == "constant"}
     assert unit_graph.graph.tensors[constant.index].is_constant
 
 
 def test_without_operators_there_is_nothing_to_run() -> None:
-    unit_graph = units_of("zero_ops")
+    unit_graph = authored_units("zero_ops")
     plan = make_plan(unit_graph, Placement(()))
     assert plan.segments == ()
     assert {source.kind for source in plan.outputs} == {"input"}
@@ -133,7 +129,7 @@ def test_without_operators_there_is_nothing_to_run() -> None:
 
 
 def test_dead_nodes_stay_and_give_one_tensor_when_they_are_alone() -> None:
-    unit_graph = units_of("unused_outputs")
+    unit_graph = authored_units("unused_outputs")
     graph = unit_graph.graph
     dead = [
         unit.id
@@ -152,7 +148,7 @@ def test_dead_nodes_stay_and_give_one_tensor_when_they_are_alone() -> None:
 
 
 def test_outputs_nobody_reads_are_not_given() -> None:
-    unit_graph = units_of("multi_output")
+    unit_graph = authored_units("multi_output")
     graph = unit_graph.graph
     split = next(node for node in graph.nodes if node.op_type == "SPLIT")
     plan = make_plan(unit_graph, Placement(tuple("ab"[unit.id % 2] for unit in unit_graph.units)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from reference_kernels import Arrays, reference_interpreter, reference_outputs
 
 from edgeplace.errors import ModelError
 from edgeplace.testing.model_builder import Builder, fb
@@ -21,46 +21,12 @@ from edgeplace.tflite.reader import Model
 from edgeplace.tflite.segment_file import SegmentFile
 
 ModelFile = Callable[[str], Path]
-Arrays = list[Any]
 
 
 def whole(model: Model, subgraph: int = 0, **more: Any) -> SegmentFile:
     """All of a subgraph as a cut."""
     graph = model.subgraphs[subgraph]
     return cut(model, subgraph, range(len(graph.operators)), graph.inputs, graph.outputs, **more)
-
-
-def interpreter(content: bytes) -> Interpreter:
-    made = Interpreter(
-        model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF, num_threads=1
-    )
-    made.allocate_tensors()
-    return made
-
-
-def run(content: bytes, steps: int = 3) -> list[Arrays]:
-    """Outputs of some invocations on seeded inputs, reference kernels."""
-    made = interpreter(content)
-    random = np.random.default_rng(0)
-    results = []
-    for step in range(steps):
-        for detail in made.get_input_details():
-            made.set_tensor(detail["index"], _value(detail, random, step))
-        made.invoke()
-        results.append([made.get_tensor(detail["index"]).copy() for detail in made.get_output_details()])
-    return results
-
-
-def _value(detail: dict[str, Any], random: np.random.Generator, step: int) -> Any:
-    if detail["dtype"] in (np.bytes_, np.object_):
-        return np.array([b"yes", b"no", b"yes"])
-    if detail["dtype"] == np.bool_:
-        return np.array(step % 2 == 0)
-    if detail["name"] == "target":
-        return np.array([3, 4], np.int32)
-    if np.issubdtype(detail["dtype"], np.integer):
-        return random.integers(-100, 100, detail["shape"]).astype(detail["dtype"])
-    return random.standard_normal(detail["shape"]).astype(detail["dtype"])
 
 
 def assert_bit_equal(got: Sequence[Arrays], wanted: Sequence[Arrays]) -> None:
@@ -89,13 +55,17 @@ def test_whole_model_cut_is_a_sound_file(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(AUTHORED) - NOT_RUNNABLE - {"two_signatures"}))
 def test_whole_model_cut_is_bit_equal(name: str) -> None:
     content = AUTHORED[name]()
-    assert_bit_equal(run(whole(Model.from_bytes(content)).to_bytes()), run(content))
+    assert_bit_equal(
+        reference_outputs(whole(Model.from_bytes(content)).to_bytes()), reference_outputs(content)
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_graph_cut_is_bit_equal(seed: int) -> None:
     content = random_graph(seed)
-    assert_bit_equal(run(whole(Model.from_bytes(content)).to_bytes(), 1), run(content, 1))
+    assert_bit_equal(
+        reference_outputs(whole(Model.from_bytes(content)).to_bytes(), 1), reference_outputs(content, 1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,12 +74,14 @@ def test_random_graph_cut_is_bit_equal(seed: int) -> None:
 )
 def test_real_model_cut_is_bit_equal(name: str, model_file: ModelFile) -> None:
     path = model_file(name)
-    assert_bit_equal(run(whole(Model.load(path)).to_bytes(), 2), run(path.read_bytes(), 2))
+    assert_bit_equal(
+        reference_outputs(whole(Model.load(path)).to_bytes(), 2), reference_outputs(path.read_bytes(), 2)
+    )
 
 
 def test_sparse_real_model_runs_after_the_cut(model_file: ModelFile) -> None:
     segment = whole(Model.load(model_file("face_detection_full_range_sparse")))
-    interpreter(segment.to_bytes())
+    reference_interpreter(segment.to_bytes())
 
 
 def test_the_older_runtime_takes_the_cut() -> None:
@@ -134,16 +106,18 @@ def test_two_segments_chain_to_the_whole() -> None:
     content = AUTHORED["branchy"]()
     model = Model.from_bytes(content)
     graph = model.subgraphs[0]
-    wanted = run(content, 1)[0]
+    wanted = reference_outputs(content, 1)[0]
     for at in range(1, len(graph.operators)):
         first, second = graph.operators[:at], graph.operators[at:]
         made = {t for o in first for t in o.outputs} | set(graph.inputs)
         read = {t for o in second for t in o.inputs} | set(graph.outputs)
         crossing = sorted(made & read)
-        head = interpreter(
+        head = reference_interpreter(
             cut(model, 0, range(at), graph.inputs, [t for t in crossing if t not in graph.inputs]).to_bytes()
         )
-        tail = interpreter(cut(model, 0, range(at, len(graph.operators)), crossing, graph.outputs).to_bytes())
+        tail = reference_interpreter(
+            cut(model, 0, range(at, len(graph.operators)), crossing, graph.outputs).to_bytes()
+        )
         image = np.random.default_rng(0).standard_normal((1, 8, 8, 4)).astype(np.float32)
         head.set_tensor(head.get_input_details()[0]["index"], image)
         head.invoke()
@@ -167,17 +141,17 @@ def test_operators_out_of_order_run_when_written_in_order() -> None:
                 order.append(operator.index)
                 have.update(operator.outputs)
     assert order != sorted(order)
-    outputs = run(cut(model, 0, order, graph.inputs, graph.outputs).to_bytes(), 1)[0]
+    outputs = reference_outputs(cut(model, 0, order, graph.inputs, graph.outputs).to_bytes(), 1)[0]
     assert all(np.isfinite(output).all() for output in outputs)
 
 
 def test_other_subgraph_is_cut_by_its_number() -> None:
     content = AUTHORED["two_signatures"]()
     model = Model.from_bytes(content)
-    runner = interpreter(content).get_signature_runner("decode")
+    runner = reference_interpreter(content).get_signature_runner("decode")
     code = np.linspace(-1, 1, 6, dtype=np.float32).reshape(1, 6)
     wanted = runner(code=code)
-    made = interpreter(whole(model, 1).to_bytes()).get_signature_runner()
+    made = reference_interpreter(whole(model, 1).to_bytes()).get_signature_runner()
     got = made(in0=code)
     assert got["out0"].tobytes() == wanted["raw"].tobytes()
     assert got["out1"].tobytes() == wanted["positive"].tobytes()

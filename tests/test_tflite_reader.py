@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from authored import authored_model
 from model_files import available_models
 
 from edgeplace.atomic import write_atomic
@@ -17,10 +18,6 @@ from edgeplace.testing.models import AUTHORED
 from edgeplace.tflite.reader import Model
 
 ModelFile = Callable[[str], Path]
-
-
-def authored(name: str) -> Model:
-    return Model.from_bytes(AUTHORED[name](), name)
 
 
 @pytest.mark.parametrize("name", AUTHORED)
@@ -56,31 +53,31 @@ def test_facts_of_a_real_model(model_file: ModelFile) -> None:
 
 
 def test_facts_of_authored_models() -> None:
-    lstm = authored("lstm_state").subgraphs[0]
+    lstm = authored_model("lstm_state").subgraphs[0]
     assert lstm.operators[0].inputs.count(-1) == 9
     assert [t.name for t in lstm.tensors if t.is_variable] == ["output_state", "cell_state"]
-    assert authored("nested_control").subgraphs[4].operators[1].subgraphs == (1, 3)
-    assert authored("composite").subgraphs[0].operators[1].subgraphs == (1,)
-    assert authored("resource_variables").subgraphs[1].operators[0].resource == "sum"
-    signatures = authored("two_signatures").signatures
+    assert authored_model("nested_control").subgraphs[4].operators[1].subgraphs == (1, 3)
+    assert authored_model("composite").subgraphs[0].operators[1].subgraphs == (1,)
+    assert authored_model("resource_variables").subgraphs[1].operators[0].resource == "sum"
+    signatures = authored_model("two_signatures").signatures
     assert [(s.key, s.subgraph) for s in signatures] == [("encode", 0), ("decode", 1)]
     assert list(signatures[1].outputs) == ["raw", "positive"]
-    custom = authored("custom_op").subgraphs[0].operators[2]
+    custom = authored_model("custom_op").subgraphs[0].operators[2]
     assert (custom.op_type, custom.custom_code) == ("CUSTOM", "TFLite_Detection_PostProcess")
-    sparse = next(t for t in authored("sparse_weights").subgraphs[0].tensors if t.is_sparse)
+    sparse = next(t for t in authored_model("sparse_weights").subgraphs[0].tensors if t.is_sparse)
     assert sparse.is_constant
-    conv = authored("conv_chain").subgraphs[0].operators[0]
+    conv = authored_model("conv_chain").subgraphs[0].operators[0]
     assert (conv.options["stride_w"], conv.options["dilation_w_factor"], conv.options["padding"]) == (2, 1, 0)
-    kernel = authored("int8_per_channel").subgraphs[0].tensors[2]
+    kernel = authored_model("int8_per_channel").subgraphs[0].tensors[2]
     assert kernel.quantization is not None
     assert len(kernel.quantization.scales) == 4
-    old, new = authored("old_builtin_codes"), authored("new_builtin_codes")
+    old, new = authored_model("old_builtin_codes"), authored_model("new_builtin_codes")
     assert [o.op_type for o in old.subgraphs[0].operators] == ["CONV_2D", "RESHAPE", "FULLY_CONNECTED"]
     assert [o.op_type for o in new.subgraphs[0].operators] == ["GELU", "BROADCAST_TO", "FULLY_CONNECTED"]
 
 
 def test_shared_buffer_is_one_buffer() -> None:
-    model = authored("shared_constants")
+    model = authored_model("shared_constants")
     first, twin = model.subgraphs[0].tensors[1], model.subgraphs[0].tensors[2]
     assert first.buffer == twin.buffer
     assert model.constant(first.buffer) is model.constant(twin.buffer)

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from processes import is_gone
 
 from edgeplace.boards.profile import SshSettings
 from edgeplace.errors import InputError, LinkError
@@ -28,15 +29,6 @@ def python(code: str) -> list[str]:
 @pytest.fixture
 def board(tmp_path: Path) -> LocalTransport:
     return LocalTransport(work_dir=tmp_path / "work")
-
-
-def is_gone(pid: int) -> bool:
-    """True when no such process is left, zombies included."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 def test_a_stream_talks_both_ways_and_keeps_stderr_apart(board: LocalTransport, tmp_path: Path) -> None:
