@@ -9,6 +9,7 @@ import pytest
 from accelerators import require_runtime
 from worker_jobs import BUILTIN, CPU, REFERENCE, Jobs, plan_of, seeded, whole_model_plan
 
+from device_agents import session_cache
 from device_agents.protocol import RequestError
 from device_agents.runtimes import StageError
 from device_agents.session_cache import SessionCache, default_cap_bytes
@@ -123,6 +124,38 @@ def test_the_least_recently_used_session_goes_first_and_pinned_ones_stay(tmp_pat
     assert len(jobs.context.sessions) == 3  # the plan at hand is never evicted
     jobs.do("try", platform=CPU, model=models[0])
     assert len(jobs.context.sessions) == 1
+
+
+def test_a_use_keeps_a_session_from_being_the_next_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+
+    class OfOneByte:
+        """A session that only has a size."""
+
+        memory_bytes = 1
+        broken = False
+
+        def __init__(self, path: str) -> None:
+            self.path = path
+
+        def close(self) -> None:
+            closed.append(self.path)
+
+    monkeypatch.setattr(session_cache, "open_session", lambda platform, path, **_: OfOneByte(path))
+    cache = SessionCache(cap_bytes=2)
+
+    def use(name: str) -> bool:
+        cache.begin_job()
+        return cache.get(CPU, name, name, taken=set(), progress=lambda stage: None)[1]
+
+    assert [use(name) for name in "abab"] == [True, True, False, False]
+    assert use("a") is False
+    assert use("c") is True
+    assert closed == ["b"]
+    assert [use("a"), use("c")] == [False, False]
+    assert use("b") is True
+    assert closed == ["b", "a"]
+    assert cache.size_bytes == 2
 
 
 def test_the_cap_follows_the_free_memory() -> None:
