@@ -21,12 +21,3 @@ class Deadline:
     def remaining_s(self) -> float | None:
         """Seconds left, never below zero; ``None`` when there is no limit."""
         return None if self._end_s is None else max(0.0, self._end_s - self._clock())
-
-    def expired(self) -> bool:
-        """True once the moment has passed."""
-        return self._end_s is not None and self._clock() >= self._end_s
-
-    def sooner(self, seconds: float) -> Deadline:
-        """A deadline ``seconds`` from now, or this one if it ends first."""
-        left = self.remaining_s()
-        return Deadline(seconds if left is None else min(seconds, left), self._clock)

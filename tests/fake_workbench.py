@@ -164,7 +164,6 @@ def reference_of(graph: Graph) -> tuple[Numerics, dict[int, Array]]:
         expected=(outputs,),
         floor=Floor(EXACT, ("reference",), 8, tuple(1.0 for _ in outputs)),
         gate=Gate(Limit()),
-        calibrated_on="ones",
         graph=graph,
     )
     return numerics, tensors

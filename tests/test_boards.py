@@ -61,7 +61,7 @@ def problem(*args: Any, **kwargs: Any) -> str:
 
 def test_the_local_board() -> None:
     board = load_board("local")
-    assert board.is_local
+    assert board.address == "local"
     assert list(board.platforms) == ["cpu", "cpu1", "cpu_ref", "gpu", "npu"]
     wire = {name: platform_spec(name, platform, 4) for name, platform in board.platforms.items()}
     assert wire["cpu"]["options"] == {"kernels": "xnnpack", "threads": 4}
@@ -82,7 +82,6 @@ def test_packaged_profiles_are_valid_and_fit_their_json_schema(entry: Any) -> No
 def test_an_unknown_host_gets_the_generic_platforms() -> None:
     board = load_board("ssh://edge@box.lan:2222")
     assert (board.name, board.address) == ("box.lan", "ssh://edge@box.lan:2222")
-    assert not board.is_local
     assert board.platforms == load_board("local").platforms
     assert load_board("ssh://[fd00::1%eth0]").name == "fd00-1-eth0"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from authored import authored_model
+
 from edgeplace.graph.build import build_graph
 from edgeplace.graph.contract import contract
 from edgeplace.graph.features import replicas_for
@@ -58,3 +60,17 @@ def test_shapes_in_force_are_written() -> None:
     unit_graph = contract(build_graph(model, shapes={x: (3, 4), y: (3, 4), z: (3, 4)}), "op")
     cut = Model.from_bytes(SegmentCutter(model, unit_graph).file(lone_segment(unit_graph, [1])).to_bytes())
     assert [tensor.shape for tensor in cut.subgraphs[0].tensors] == [(3, 4), (3, 4)]
+
+
+def test_constants_that_are_outputs_come_from_the_model() -> None:
+    model = authored_model("constant_output")
+    unit_graph = contract(build_graph(model), "op")
+    plan = make_plan(unit_graph, Placement(("cpu",) * len(unit_graph.units)))
+    constants = SegmentCutter(model, unit_graph).constants(plan)
+    asked = {source.index for source in plan.outputs if source.kind == "constant"}
+    assert asked
+    assert constants.keys() == asked
+    for number, array in constants.items():
+        tensor = unit_graph.graph.tensors[number]
+        assert (array.shape, array.dtype.name) == (tensor.shape, tensor.dtype)
+        assert array.tobytes() == bytes(model.constant(tensor.buffer))

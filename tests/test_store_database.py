@@ -267,7 +267,7 @@ class TestSupport:
             assert store.support_get("s", "npu", "r") == Support(failure)
             found = store.support_get("s", "cpu", "r")
             assert found == Support(time_ms=0.1, details={"ran_on": "cpu"})
-            assert found.ok
+            assert found.failure is None
             for names in (("other", "npu", "r"), ("s", "gpu", "r"), ("s", "npu", "newer")):
                 assert store.support_get(*names) is None
 

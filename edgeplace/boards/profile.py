@@ -11,7 +11,6 @@ from edgeplace.errors import InputError, UnknownNameError
 from edgeplace.registry import nearest_name_hint
 from edgeplace.schema import Field, FrozenModel, Scalar, field_validator, model_validator
 
-BOARD_FORMAT: Literal["edgeplace/board@1"] = "edgeplace/board@1"
 LOCAL = "local"
 """The address of this machine: the agent is a child process."""
 CORES = "cores"
@@ -177,11 +176,6 @@ class BoardProfile(FrozenModel):
             if not re.match(NAME_PATTERN, name):
                 raise ValueError(f"'{name}' is not a name (letters, digits, '-' and '_')")
         return value
-
-    @property
-    def is_local(self) -> bool:
-        """True when the agent runs as a child process on this machine."""
-        return self.address == LOCAL
 
     def platform(self, name: str) -> PlatformProfile:
         """The platform called ``name``.

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from edgeplace.catalog import CODEGEN_TARGETS
 from edgeplace.codegen.base import Deployment, write_files
@@ -14,8 +10,6 @@ from edgeplace.controller.prepare import graph_of_map
 from edgeplace.controller.verify import model_of_map
 from edgeplace.delegate_map import load_map, plan_from_map
 from edgeplace.graph.contract import contract
-from edgeplace.graph.graph import Graph
-from edgeplace.placement.plan import Plan
 from edgeplace.placement.segments import SegmentCutter
 from edgeplace.tflite.reader import Model
 
@@ -38,21 +32,8 @@ def generate(map_path: Path, out: Path, *, target: str = "python", model: Path |
         plan=plan,
         graph=graph,
         files=[cutter.file(segment) for segment in plan.segments],
-        constants=_constants(source, graph, plan),
+        constants=cutter.constants(plan),
     )
     files = generator.generate(deployment)
     write_files(files, out)
     return sorted(files)
-
-
-def _constants(model: Model, graph: Graph, plan: Plan) -> dict[int, npt.NDArray[Any]]:
-    """Data of the tensors that the plan takes from the model itself."""
-    sources = (*plan.outputs, *(source for segment in plan.segments for source in segment.sources))
-    return {
-        source.index: np.frombuffer(
-            model.constant(graph.tensors[source.index].buffer),
-            dtype=np.dtype(graph.tensors[source.index].dtype),
-        ).reshape(graph.tensors[source.index].shape)
-        for source in sources
-        if source.kind == "constant"
-    }

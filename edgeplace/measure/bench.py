@@ -73,7 +73,6 @@ class Bench:
         *,
         trusted: frozenset[str],
         recorder: Recorder | None = None,
-        simulated: bool = False,
         strikes: Mapping[str, int] | None = None,
     ) -> None:
         self.workbench = workbench
@@ -85,7 +84,6 @@ class Bench:
         self._finder = finder
         self._trusted = trusted
         self._recorder = recorder
-        self._simulated = simulated
         self._strikes = dict(strikes or {})
         self._by_plan: dict[str, Measurement] = {}
         self._known_bad: dict[tuple[tuple[int, ...], str], Failure] = {}
@@ -129,9 +127,7 @@ class Bench:
 
     def _measure(self, plan: Plan, placement: Placement) -> Measurement:
         def failed(failure: Failure, agreement: Agreement | None = None) -> Measurement:
-            return Measurement(
-                placement.id, plan.id, failure=failure, agreement=agreement, simulated=self._simulated
-            )
+            return Measurement(placement.id, plan.id, failure=failure, agreement=agreement)
 
         known_bad = self._failure_known_of(plan)
         if known_bad is not None:
@@ -153,7 +149,6 @@ class Bench:
             timing=timing,
             agreement=agreement,
             health={**health, "drift": drift},
-            simulated=self._simulated,
         )
 
     def _time(self, plan: Plan) -> tuple[Timing | Failure, dict[str, object]]:

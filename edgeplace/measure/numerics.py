@@ -65,7 +65,6 @@ class Numerics:
         expected: The reference's outputs for each sample.
         floor: How far correct kernels are from each other on this model.
         gate: The limit in force: the looser of the user's and 1.5 times the floor.
-        calibrated_on: On what the floor was calibrated, in words.
     """
 
     choice: ReferenceChoice
@@ -73,7 +72,6 @@ class Numerics:
     expected: tuple[Outputs, ...]
     floor: Floor
     gate: Gate
-    calibrated_on: str
     graph: Graph
     metric: Metric | None = None
 
@@ -174,7 +172,6 @@ def calibrate(
         expected=expected,
         floor=floor,
         gate=Gate(_limit_in_force(graph, limit, floor, metric, expected, inputs)),
-        calibrated_on=calibration.source,
         graph=graph,
         metric=metric,
     )

@@ -115,10 +115,6 @@ class Workbench:
         """Make a platform usable in plans (the reference kernels, a default with fallback, ...)."""
         self._platforms[name] = {**spec, "name": name}
 
-    def platform(self, name: str) -> Mapping[str, Any]:
-        """The wire spec of a platform."""
-        return self._platforms[name]
-
     def run(
         self, plan: Plan, samples: Sequence[Sample], *, original: bool = False, intermediates: bool = False
     ) -> RunOutputs | Failure:
@@ -232,17 +228,10 @@ class Workbench:
             for segment in plan.segments
         }
         self.agent.ensure_segments(files.values())
-        sources = (*plan.outputs, *(source for segment in plan.segments for source in segment.sources))
-        constants = {s.index: self._constant(s.index) for s in sources if s.kind == "constant"}
+        constants: dict[int, ArrayBlob] = {}
+        for tensor, array in self.cutter.constants(plan).items():
+            (constants[tensor],) = self.agent.ensure_arrays([array])
         return wire_plan(plan, files, self._platforms, constants)
-
-    def _constant(self, tensor: int) -> ArrayBlob:
-        """A constant that a plan hands out itself, as an array blob the agent has."""
-        facts = self.graph.tensors[tensor]
-        data = self.model.constant(facts.buffer)
-        array = np.frombuffer(data, dtype=np.dtype(facts.dtype)).reshape(facts.shape)
-        (described,) = self.agent.ensure_arrays([array])
-        return described
 
     def _deadline_s(self, plan: Plan, runs: int) -> float:
         return len(plan.segments) * self.deadlines.prepare_s + max(1, runs) * self.deadlines.run_s

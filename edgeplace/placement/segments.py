@@ -1,14 +1,17 @@
-"""Stand-alone ``.tflite`` files of segments, each cut once."""
+"""What a plan takes from the model: stand-alone ``.tflite`` files of its segments, each cut once, and constants."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from edgeplace.graph.contract import format_ids
 from edgeplace.graph.features import replicas_for
 from edgeplace.graph.graph import UnitGraph
-from edgeplace.placement.plan import Segment
+from edgeplace.placement.plan import Plan, Segment
 from edgeplace.tflite.cutter import cut
 from edgeplace.tflite.segment_file import SegmentFile
 
@@ -60,3 +63,14 @@ class SegmentCutter:
         if len(self._files) > _MAX_KEPT:
             self._files.popitem(last=False)
         return made
+
+    def constants(self, plan: Plan) -> dict[int, npt.NDArray[Any]]:
+        """Data of the tensors that no segment makes and no file holds: tensor number -> a view of the model."""
+        tensors = self._unit_graph.graph.tensors
+        sources = (*plan.outputs, *(source for segment in plan.segments for source in segment.sources))
+        return {
+            tensor.index: np.frombuffer(
+                self._model.constant(tensor.buffer), dtype=np.dtype(tensor.dtype)
+            ).reshape(tensor.shape)
+            for tensor in (tensors[source.index] for source in sources if source.kind == "constant")
+        }

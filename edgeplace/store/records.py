@@ -85,11 +85,6 @@ class Support:
     time_ms: float | None = None
     details: Mapping[str, object] = field(default_factory=dict)
 
-    @property
-    def ok(self) -> bool:
-        """True when the platform runs the segment."""
-        return self.failure is None
-
 
 def session_key(facts: Mapping[str, object]) -> str:
     """A short, stable name for a search: equal facts give the same key in every process.
