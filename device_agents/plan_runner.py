@@ -163,11 +163,7 @@ def _interleave(job: dict[str, Any], context: WorkerContext) -> Answer:
                 break
             for series, times in zip(times_ms, this_round):
                 series.append(times)
-    return {
-        "times_ms": times_ms,
-        "rounds": len(times_ms[0]),
-        "first": [n % len(plans) for n in range(rounds)],
-    }, []
+    return {"times_ms": times_ms, "rounds": len(times_ms[0])}, []
 
 
 def _one_round(

@@ -11,6 +11,7 @@ from worker_jobs import BUILTIN, CPU, REFERENCE, Jobs, plan_of, seeded, whole_mo
 
 from device_agents import session_cache
 from device_agents.protocol import RequestError
+from device_agents.runnable import RunnablePlan
 from device_agents.runtimes import StageError
 from device_agents.session_cache import SessionCache, default_cap_bytes
 from edgeplace.testing.model_builder import Builder
@@ -208,8 +209,31 @@ def test_interleave_gives_every_plan_the_same_number_of_runs(jobs: Jobs) -> None
     header, _ = jobs.do("interleave", plans=plans, inputs=[[jobs.array(X)]], rounds=4, runs_per_round=3)
     assert [[len(times) for times in series] for series in header["times_ms"]] == [[3] * 4] * 3
     assert header["rounds"] == 4
-    assert header["first"] == [0, 1, 2, 0]
     assert sum(event["stage"] == "timing" for event in jobs.progress) == 4
+
+
+def test_interleaved_plans_take_turns_at_being_first_after_a_run_that_does_not_count(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+    execute = RunnablePlan.execute
+
+    def noted(plan: RunnablePlan, *given: Any) -> Any:
+        ran.append(plan.steps[0].platform)
+        return execute(plan, *given)
+
+    monkeypatch.setattr(RunnablePlan, "execute", noted)
+    model = jobs.model(adder(1))
+    plans = [whole_model_plan(platform, model, 1, 1) for platform in (CPU, BUILTIN, REFERENCE)]
+    jobs.do("interleave", plans=plans, inputs=[[jobs.array(X)]], rounds=4, runs_per_round=2)
+    cpu, builtin, reference = (["cpu"] * 3, ["builtin"] * 3, ["reference"] * 3)
+    assert ran == [
+        *("cpu", "builtin", "reference"),  # once each, to be there
+        *(cpu + builtin + reference),
+        *(builtin + reference + cpu),
+        *(reference + cpu + builtin),
+        *(cpu + builtin + reference),
+    ]
 
 
 def test_interleave_ends_with_its_budget_after_whole_rounds(jobs: Jobs) -> None:
