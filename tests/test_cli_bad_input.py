@@ -224,6 +224,47 @@ def test_a_closed_pipe_is_no_error(model: Path, tmp_path: Path) -> None:
     assert "Exception" not in done.stderr
 
 
+@pytest.mark.parametrize("extra", [(), ("--json",)], ids=["table", "json"])
+def test_output_that_cannot_be_written_is_explained(
+    model: Path, tmp_path: Path, extra: tuple[str, ...]
+) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "edgeplace", "inspect", str(model), *extra],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1, done.stderr
+    assert "standard output: cannot be written: No space left on device" in done.stderr
+    assert "Exception" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_error_and_take_no_files_place(
+    model: Path, tmp_path: Path, closed: str
+) -> None:
+    command = f"{sys.executable} -m edgeplace cut {model} --parts 2 -o {tmp_path}/out {closed}"
+    assert subprocess.run(["bash", "-c", command], check=False).returncode == 0
+    assert (tmp_path / "out").is_dir()
+    wrong = f"{sys.executable} -m edgeplace inspect nothere.tflite {closed}"
+    assert subprocess.run(["bash", "-c", wrong], capture_output=True, check=False).returncode == 2
+
+
+@pytest.mark.parametrize("name", [b"b\xffd.tflite", b"new\nline.tflite", b"back\\slash.tflite"])
+def test_a_file_name_that_a_map_cannot_hold_is_refused_before_anything_is_measured(
+    model: Path, tmp_path: Path, name: bytes
+) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    path.write_bytes(model.read_bytes())
+    done = edgeplace("optimize", path, "--platform", "cpu1", folder=tmp_path)
+    assert_explained(done, 2, "a delegate map cannot hold this file name", "rename")
+    for extra in ((), ("--json",)):  # it can be looked at, whatever the terminal's encoding
+        done = edgeplace("inspect", path, *extra, folder=tmp_path, PYTHONIOENCODING="utf-8:strict")
+        assert done.returncode == 0, done.stderr
+
+
 def test_results_go_to_stdout_and_json_is_the_only_thing_there(
     model_file: Callable[[str], Path], tmp_path: Path
 ) -> None:

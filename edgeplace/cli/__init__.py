@@ -8,9 +8,7 @@ numpy, pydantic and the database, the command line starts in a fifth of the time
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -25,6 +23,7 @@ from edgeplace.cli import (
     inspect_command,
     map_command,
     optimize_command,
+    output,
     schema_command,
     verify_command,
 )
@@ -80,13 +79,15 @@ def _root(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code (the console script hands it to the shell)."""
+    output.ready_standard_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     if debug:  # accepted anywhere on the line, the group option wants it first
         arguments = ["--debug", *(a for a in arguments if a != "--debug")]
     try:
         result = app(arguments, prog_name="edgeplace", standalone_mode=False)
-        sys.stdout.flush()
+        with output.printing():
+            pass
         if result == EXIT_INTERRUPTED:  # what newer typers make of Ctrl-C
             raise KeyboardInterrupt
         return result if isinstance(result, int) else EXIT_OK
@@ -101,9 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _explain("interrupted", "", EXIT_INTERRUPTED)
     except BrokenPipeError:
-        # `edgeplace ... | head`: the reader has gone, and that is fine. Keep the interpreter's own flush quiet.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # `edgeplace ... | head`: the reader has gone, and that is fine.
+        output.silence_stdout()
         return EXIT_ERROR
     except Exception as error:  # noqa: BLE001 - the last handler: nothing may reach the user as a bare traceback
         if debug:

@@ -6,7 +6,10 @@ progress is quiet.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,17 +27,66 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from edgeplace.errors import OutputError
+
+
+def ready_standard_streams() -> None:
+    """Make standard streams of whatever the shell left us.
+
+    A descriptor that was closed would be given to the next file that is opened, and what is printed would go into that
+    file. Characters that the terminal's encoding does not have are printed as escapes.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for the whole process
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """What is printed in the block reaches stdout, or the user is told why not.
+
+    Raises:
+        OutputError: It cannot be written (a full disk).
+        BrokenPipeError: The reader has gone.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence_stdout()
+        raise
+    except OSError as error:
+        silence_stdout()
+        raise OutputError(f"cannot be written: {error.strerror or error}", where="standard output") from error
+
+
+def silence_stdout() -> None:
+    """Nobody takes what is left in the buffer: keep the interpreter's own flush at the end quiet."""
+    with contextlib.suppress(OSError, ValueError):
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)
+
 
 def print_json(value: Any) -> None:
     """One JSON object on stdout."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+    with printing():
+        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
 def print_renderables(*parts: RenderableType) -> None:
     """Tables and lines on stdout; wide enough to be piped into a file without wrapping."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
-    for part in parts:
-        console.print(part, markup=False)
+    with printing():
+        for part in parts:
+            console.print(part, markup=False)
 
 
 class ConsoleObserver:

@@ -14,6 +14,7 @@ from edgeplace.controller.prepare import (
     granularity_of,
     graph_on,
     inputs_for,
+    named_for_a_map,
     numerics_on,
     timing_plan,
     workbench_on,
@@ -74,7 +75,7 @@ def optimize(request: OptimizeRequest, observer: Observer | None = None) -> Opti
     watch = observer or SilentObserver()
     # What is wrong with the request itself is said before a board is touched.
     granularity = granularity_of(request.granularity)
-    model = Model.load(request.model)
+    model = named_for_a_map(Model.load(request.model))
     profile = board_of(request.target)
     pins = [parse_rule("pin", text) for text in request.pins]
     bans = [parse_rule("ban", text) for text in request.bans]

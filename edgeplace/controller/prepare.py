@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,7 +11,8 @@ from pathlib import Path
 from edgeplace.boards import BoardProfile, load_board
 from edgeplace.controller.requests import OptimizeRequest, Target
 from edgeplace.delegate_map import DelegateMap
-from edgeplace.errors import InputError, OutputError
+from edgeplace.delegate_map.model import FILE_NAME_PATTERN
+from edgeplace.errors import InputError, ModelError, OutputError
 from edgeplace.graph.build import build_graph
 from edgeplace.graph.contract import Granularity, contract
 from edgeplace.graph.graph import Graph
@@ -38,6 +40,26 @@ def granularity_of(name: str) -> Granularity:
     if name not in GRANULARITIES:
         raise InputError(f"'{name}' is no granularity", hint=nearest_name_hint(name, GRANULARITIES))
     return GRANULARITIES[name]
+
+
+def named_for_a_map(model: Model) -> Model:
+    """The model, when its file name can stand in a map.
+
+    Raises:
+        ModelError: It cannot: a map is UTF-8 text, and names a file without a folder.
+    """
+    try:
+        model.name.encode()
+        fits = re.fullmatch(FILE_NAME_PATTERN, model.name) is not None
+    except UnicodeEncodeError:
+        fits = False
+    if not fits:
+        raise ModelError(
+            "a delegate map cannot hold this file name: it has a backslash, control characters or bytes that are not UTF-8",
+            where=repr(model.name),
+            hint="rename the file",
+        )
+    return model
 
 
 def board_of(target: Target) -> BoardProfile:
