@@ -81,19 +81,10 @@ class Runner:
 class PlanRunner:
     """The smallest thing that runs a plan: an interpreter per segment and the wiring."""
 
-    def __init__(
-        self, model: Model, unit_graph: UnitGraph, cutter: SegmentCutter, plan: Plan, kernels: str
-    ) -> None:
+    def __init__(self, cutter: SegmentCutter, plan: Plan, kernels: str) -> None:
         self._plan = plan
         self._segments = [Runner(cutter.file(segment).to_bytes(), kernels) for segment in plan.segments]
-        graph = unit_graph.graph
-        self._constants = {
-            source.index: np.frombuffer(
-                model.constant(graph.tensors[source.index].buffer), graph.tensors[source.index].dtype
-            ).reshape(graph.tensors[source.index].shape)
-            for source in plan.outputs
-            if source.kind == "constant"
-        }
+        self._constants = cutter.constants(plan)
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
         made: list[list[Any]] = []
@@ -184,7 +175,7 @@ def execute(case: Case) -> Outcome:
         for plan in plans:
             text = f"{case.model} {granularity} {[(s.platform, s.nodes) for s in plan.segments]}"
             try:
-                runner = PlanRunner(model, unit_graph, cutter, plan, case.kernels)
+                runner = PlanRunner(cutter, plan, case.kernels)
                 results = [runner(sample) for sample in samples]
             except (RuntimeError, ValueError) as error:
                 differences.append(f"{text}: {error}")

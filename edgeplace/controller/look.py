@@ -19,7 +19,7 @@ from edgeplace.delegate_map import explain_map as explanations
 from edgeplace.errors import InputError
 from edgeplace.graph.contract import contract, format_ids
 from edgeplace.graph.inspect import inspect_model
-from edgeplace.measure.board import bring_up
+from edgeplace.measure.board import LiveBoard, bring_up
 from edgeplace.placement.cut_points import cut_at, cut_in_parts
 from edgeplace.placement.segments import SegmentCutter
 from edgeplace.registry import nearest_name_hint
@@ -127,35 +127,32 @@ def list_boards(boards_dirs: Sequence[Path] = ()) -> list[dict[str, Any]]:
 
 
 def probe_board(target: Target) -> dict[str, Any]:
-    """Start the agent on a board and try its platforms."""
+    """Start the agent on a board and try its platforms: those that are there first, then the others with the reason.
+
+    Raises:
+        LinkError: The board cannot be reached.
+        AgentError: The agent does not start.
+        NoFeasiblePlacementError: None of the platforms is there.
+    """
     with bring_up(board_of(target)) as board:
         return {
             "board": board.profile.name,
             "address": board.profile.address,
             "fingerprint": board.fingerprint(),
-            "platforms": [
-                {
-                    "name": name,
-                    "kind": platform.profile.kind,
-                    "available": True,
-                    "reason": "",
-                    "verified": platform.profile.verified,
-                    "details": dict(platform.details),
-                }
-                for name, platform in board.platforms.items()
-            ]
-            + [
-                {
-                    "name": name,
-                    "kind": board.profile.platforms[name].kind,
-                    "available": False,
-                    "reason": reason,
-                    "verified": board.profile.platforms[name].verified,
-                    "details": {},
-                }
-                for name, reason in board.left_out.items()
-            ],
+            "platforms": [_platform_facts(board, name) for name in (*board.platforms, *board.left_out)],
         }
+
+
+def _platform_facts(board: LiveBoard, name: str) -> dict[str, Any]:
+    profile, live = board.profile.platforms[name], board.platforms.get(name)
+    return {
+        "name": name,
+        "kind": profile.kind,
+        "available": live is not None,
+        "reason": board.left_out.get(name, ""),
+        "verified": profile.verified,
+        "details": {} if live is None else dict(live.details),
+    }
 
 
 def map_facts(path: Path) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def numerics_on(
         inputs,
         limit,
         runtime=board.cpu_runtime,
-        runtime_version=board.cpu_runtime_version,
+        runtime_version=board.runtime_versions,
         machine=board.info.machine,
         original=runs_as_given(workbench.graph, workbench.model),
         metric=metric,

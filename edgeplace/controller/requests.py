@@ -56,7 +56,26 @@ class Target:
 
 @dataclass(frozen=True)
 class OptimizeRequest:
-    """What ``edgeplace optimize`` is asked to do; the fields are its options."""
+    """What ``edgeplace optimize`` is asked to do; the fields are its options.
+
+    Attributes:
+        out: The map to write; ``MODEL.BOARD.yaml`` in the current folder when none is named.
+        shapes: ``INPUT=1x224x224x3``, for inputs that are to have another shape than in the file.
+        inputs: Samples to check outputs with (npz, npy, an image, a folder); seeded ones when none are named.
+        granularity: How finely the model may be cut: ``op``, ``unit`` or ``block``.
+        pins: ``NODES=PLATFORM``: these must go there. ``bans``: these must not.
+        threshold: With fewer feasible placements than this, every one is measured.
+        optimizer: Search with this one, whatever the threshold says.
+        budget: Most placements to measure; ``None`` for all of them, or the surrogate's
+            :data:`DEFAULT_SURROGATE_BUDGET`.
+        minutes: Stop searching after this long; the final comes on top.
+        metric: ``module:function``, a task metric that decides instead of SNR and cosine.
+        sample_budget_s: Longest timing of one placement.
+        run_deadline_s: A run that takes longer hangs.
+        rounds: Rounds of the final; ``None`` for as many as plans this fast need.
+        resume: Go on with the records of the same search.
+        store: File or URL of the records; ``None`` for the user's own.
+    """
 
     model: Path
     target: Target = Target()
@@ -85,7 +104,14 @@ class OptimizeRequest:
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """What ``edgeplace verify`` is asked to do; the fields are its options."""
+    """What ``edgeplace verify`` is asked to do; the fields are its options.
+
+    Attributes:
+        model: The model file, when it is neither beside the map nor in the current folder.
+        board: Another board than the one in the map.
+        tolerance: How much slower than the map says still holds, as a share.
+        rounds: Interleaved rounds; ``None`` for as many as plans this fast need.
+    """
 
     map: Path
     model: Path | None = None

@@ -69,11 +69,9 @@ class LiveBoard:
         return ""
 
     @property
-    def cpu_runtime_version(self) -> str:
-        """Name and version of :attr:`cpu_runtime`; of every runtime when there is a choice."""
-        runtimes = self.info.runtimes
-        names = [self.cpu_runtime] if self.cpu_runtime in runtimes else sorted(runtimes)
-        return " ".join(f"{name} {runtimes[name]}" for name in names)
+    def runtime_versions(self) -> str:
+        """Every package that has a hand in what kernels compute, with its version."""
+        return " ".join(f"{name} {version}" for name, version in sorted(self.info.runtimes.items()))
 
     @property
     def trusted(self) -> frozenset[str]:
