@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 MODELS := .models
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint types wheel models system bench clean
+.PHONY: help demo test test-full lint types models system bench clean
 
 help:           ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import shutil
@@ -70,6 +71,39 @@ def test_an_old_python_is_told_what_it_lacks() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 1
     assert "Python 3.9 or newer is needed" in result.stderr
+
+
+NEWER_KEYWORDS = {"zip": {"strict"}, "dataclass": {"slots", "kw_only", "match_args", "weakref_slot"}}
+"""What Python 3.10 and 3.11 brought to calls that look alike on 3.9."""
+
+
+def newer_than_python_3_9(source: str) -> list[str]:
+    """What of a module Python 3.9 does not have; a module that does not even parse raises ``SyntaxError``."""
+    found = []
+    for node in ast.walk(ast.parse(source, feature_version=(3, 9))):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            newer = NEWER_KEYWORDS.get(name, set()) & {str(keyword.arg) for keyword in node.keywords}
+            found += [f"line {node.lineno}: {name}({keyword}=...)" for keyword in sorted(newer)]
+            if name in ("isinstance", "issubclass") and isinstance(node.args[-1], ast.BinOp):
+                found.append(f"line {node.lineno}: {name} with a union")
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.name)
+def test_the_agent_is_written_for_python_3_9(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    assert newer_than_python_3_9(source) == []
+    assert "|" not in source or "from __future__ import annotations" in source
+
+
+@pytest.mark.parametrize(
+    "line", ["zip(a, b, strict=True)", "@dataclass(slots=True)\nclass A: ...", "isinstance(a, int | str)"]
+)
+def test_what_is_newer_is_seen(line: str) -> None:
+    assert newer_than_python_3_9(line)
+    with pytest.raises(SyntaxError):
+        newer_than_python_3_9("match a:\n    case 1: ...")
 
 
 def test_it_starts_on_a_bare_python_and_says_what_is_missing(bundle: Path, tmp_path: Path) -> None:
