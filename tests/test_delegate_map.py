@@ -344,10 +344,20 @@ def test_spanning_nodes_fill_gaps_with_carried_ones_only() -> None:
     assert spanning_nodes([], {1}) == ()
 
 
+def test_explain_says_when_outputs_are_beyond_the_limit() -> None:
+    result = full_map().result
+    assert result is not None
+    far = result.model_copy(update={"numeric": AgreementInfo(snr_db=-0.9, cosine=0.0)})
+    assert any(
+        "beyond the limit" in line for line in explain_map(full_map().model_copy(update={"result": far}))
+    )
+    assert not any("beyond the limit" in line for line in explain_map(full_map()))
+
+
 def test_explain_names_the_grounds() -> None:
     assert explain_map(full_map()) == [
         "face_landmark.tflite on rpi5: 2 segments, 0.831235 ms, 1.12x as fast as the best single platform",
-        "search: 1836311903 placements considered (1836311903 not below threshold 256), method surrogate,"
+        "search: 1836311903 placements possible, not below the threshold 256; method surrogate,"
         " 74 measured, 3 failed, ended by: budget",
         "decision: faster by more than 1 %: ratio 0.893",
         "outputs: SNR 61.2 dB, cosine 0.99999, max abs 0.00123 against reference kernels on 8 seeded samples",

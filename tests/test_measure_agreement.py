@@ -298,13 +298,18 @@ def test_users_limit_stays_when_it_is_looser_than_the_floor() -> None:
     )
 
 
+def test_gate_tells_a_limit_from_the_floor_in_few_digits() -> None:
+    passed, reason = Gate(Limit(snr_db=21.820379118470264)).check(Agreement(0.1, 0.999, 21.2, 40.0))
+    assert (passed, reason) == (False, "SNR 21.2 dB, limit 21.82 dB")
+
+
 def test_gate_says_which_measure_failed_and_by_how_much() -> None:
     gate = Gate(Limit(max_abs=0.5))
     assert gate.check(Agreement(0.1, 0.995, 31.0, 40.0)) == (True, "")
     passed, reason = gate.check(Agreement(1.0, 0.9, 12.34, 40.0, equal_share=0.5))
     assert not passed
     assert reason == (
-        "cosine 0.9, limit 0.99; SNR 12.3 dB, limit 30.0; equal elements 0.5, limit 0.99;"
+        "cosine 0.9, limit 0.99; SNR 12.3 dB, limit 30 dB; equal elements 0.5, limit 0.99;"
         " largest difference 1, limit 0.5"
     )
 

@@ -418,7 +418,7 @@ def test_without_pillow_the_cure_is_named(tmp_path: Path, monkeypatch: pytest.Mo
 
     path = picture(tmp_path)
     monkeypatch.setattr(builtins, "__import__", import_without_pillow)
-    assert "pip install 'edgeplace[images]'" in refusal(path, IMAGE).hint
+    assert "pip install pillow" in refusal(path, IMAGE).hint
 
 
 # --- seeded -----------------------------------------------------------------------------------------------------

@@ -153,3 +153,16 @@ def test_what_is_no_finite_number_is_refused(module: str, function: str, tmp_pat
     with pytest.raises(InputError, match="not a finite number") as caught:
         load_metric(f"{module}:{function}")(OUTPUTS)
     assert caught.value.where == f"{tmp_path / module}.py:{line_of(f'def {function}')}"
+
+
+def test_a_metric_that_wants_labels_is_told_that_there_are_none(module: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_metric(f"{module}:top1")(OUTPUTS, None)
+    assert "labels is None" in caught.value.hint
+    assert "labels.csv" in caught.value.hint
+
+
+def test_only_functions_are_proposed(module: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_metric(f"{module}:nq")
+    assert "did you mean" not in caught.value.hint

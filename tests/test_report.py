@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
+from edgeplace.delegate_map import BEYOND_LIMIT
 from edgeplace.graph.build import build_graph
 from edgeplace.graph.contract import contract
 from edgeplace.graph.inspect import inspect_model
@@ -19,6 +20,7 @@ from edgeplace.report.words import (
     agreement_text,
     bytes_text,
     count_text,
+    counted,
     interval_text,
     ms_text,
     ratio_text,
@@ -119,6 +121,28 @@ def test_optimize_tables() -> None:
     assert "decision: faster by more than 1 %" in lines
     assert lines[-1] == "map: face.rpi5.yaml"
     json.dumps(outcome)
+
+
+def test_outputs_beyond_the_limit_are_told() -> None:
+    result = {**MAP["result"], "limit": {"snr_db": 30.0, "cosine": 0.99}}
+    rows = [row("cpu", agreement={"snr_db": -0.9, "cosine": 0.0, "max_abs": 2.0}), row("npu", chosen=True)]
+    outcome = {"map_file": "m.yaml", "map": {**MAP, "result": result}, "rows": rows}
+    told = [line for line in shown(tables.optimize_tables(outcome)) if BEYOND_LIMIT in line]
+    assert told == [f"cpu: outputs {BEYOND_LIMIT}"]
+
+
+def test_a_wrong_default_has_no_interval_without_a_time() -> None:
+    rows = [
+        row("npu", chosen=True),
+        row("npu+cpu default", p50_ms=None, ci95_ms=[0.4, 0.7], speedup=None, wrong="x"),
+    ]
+    lines = shown(tables.optimize_tables({"map_file": "m.yaml", "map": MAP, "rows": rows}))
+    found = next(words(line) for line in lines if line.lstrip().startswith("npu+cpu default "))
+    assert found[1:] == ["-", "-", "-", "-", "1", "0"]
+
+
+def test_counts_of_one() -> None:
+    assert [counted(number, "unit") for number in (0, 1, 2)] == ["0 units", "1 unit", "2 units"]
 
 
 def test_map_tables() -> None:

@@ -189,11 +189,11 @@ def openvino_gap(folder: Optional[str] = None) -> str:
     folder = folder or openvino_folder()
     main = next((name for name in wanted if name.startswith("libopenvino.so")), wanted[0])
     if folder is None:
-        return f"OpenVINO is not installed; the plug-in wants {main} (pip install 'edgeplace[npu-intel]')"
+        return f"OpenVINO is not installed; the plug-in wants {main} (EdgePlace's extra [npu-intel] has it)"
     if not os.path.exists(os.path.join(folder, main)):
         there = sorted(os.path.basename(p) for p in glob.glob(os.path.join(folder, "libopenvino.so.*")))
         found = ", ".join(there) or "none"
-        return f"the plug-in wants {main}, OpenVINO here has {found} (pip install 'edgeplace[npu-intel]')"
+        return f"the plug-in wants {main}, OpenVINO here has {found} (EdgePlace's extra [npu-intel] pins the pair)"
     return ""
 
 

@@ -53,7 +53,9 @@ Inputs = Annotated[
 MetricSpec = Annotated[
     str | None,
     typer.Option(
-        "--metric", metavar="MODULE:FUNCTION", help="Task metric over the outputs, higher is better."
+        "--metric",
+        metavar="MODULE:FUNCTION",
+        help="Task metric, a function (outputs, labels) -> float; higher is better.",
     ),
 ]
 StorePath = Annotated[

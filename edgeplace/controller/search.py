@@ -95,7 +95,7 @@ def measure_until_done(optimizer: Optimizer, bench: Bench, minutes: float | None
             if measurement.p50_ms is not None:
                 best_ms = measurement.p50_ms if best_ms is None else min(best_ms, measurement.p50_ms)
             best = "nothing works yet" if best_ms is None else f"best so far {best_ms:.3f} ms"
-            watch.advance(f"{best}; {_in_words(bench.plan(placement))}")
+            watch.advance(f"{best}; last: {_in_words(bench.plan(placement))}")
         optimizer.tell(results)
     return optimizer.finished_by
 
@@ -106,4 +106,5 @@ def _expected_measurements(optimizer: Optimizer) -> int:
 
 def _in_words(plan: Plan) -> str:
     platforms = dict.fromkeys(segment.platform for segment in plan.segments)
-    return f"{len(plan.segments)} segments on {' + '.join(platforms)}"
+    count = len(plan.segments)
+    return f"{count} segment{'' if count == 1 else 's'} on {' + '.join(platforms)}"

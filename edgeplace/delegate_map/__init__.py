@@ -1,7 +1,7 @@
 """Delegate maps: the answer of a search as a file that people read, edit, compare and verify."""
 
 from edgeplace.delegate_map.check import placement_of, plan_from_map, validate_map
-from edgeplace.delegate_map.compare import describe_agreement, diff_maps
+from edgeplace.delegate_map.compare import BEYOND_LIMIT, beyond_limit, describe_agreement, diff_maps
 from edgeplace.delegate_map.explain import explain_map
 from edgeplace.delegate_map.files import (
     dump_map,
@@ -25,6 +25,7 @@ from edgeplace.delegate_map.model import (
 )
 
 __all__ = [
+    "BEYOND_LIMIT",
     "MAP_FORMAT",
     "AgreementInfo",
     "BoardInfo",
@@ -35,6 +36,7 @@ __all__ = [
     "Rejection",
     "Result",
     "SearchInfo",
+    "beyond_limit",
     "describe_agreement",
     "diff_maps",
     "dump_map",

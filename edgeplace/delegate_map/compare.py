@@ -129,6 +129,20 @@ def _show(value: Any) -> str:
     return str(value)
 
 
+BEYOND_LIMIT = (
+    "beyond the limit; the whole model on the CPU is taken as right all the same: check it on your task"
+)
+
+
+def beyond_limit(agreement: AgreementInfo, limit: AgreementInfo) -> bool:
+    """Whether outputs are further from the reference than the limit, as only the whole model on the CPU may be."""
+    at_least = ("snr_db", "cosine", "equal_share", "metric")
+    pairs = [(getattr(agreement, name), getattr(limit, name)) for name in at_least]
+    if agreement.max_abs is not None and limit.max_abs is not None:
+        pairs.append((limit.max_abs, agreement.max_abs))
+    return any(value is not None and least is not None and value < least for value, least in pairs)
+
+
 def describe_agreement(agreement: AgreementInfo) -> str:
     """``SNR 61.2 dB, cosine 0.99999, max abs 0.0012``; ``equal`` when nothing differs."""
     if agreement.has_nan:

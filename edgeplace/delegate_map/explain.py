@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgeplace.delegate_map.compare import describe_agreement
+from edgeplace.delegate_map.compare import BEYOND_LIMIT, beyond_limit, describe_agreement
 from edgeplace.delegate_map.model import DelegateMap, MapSegment, Rejection
 from edgeplace.graph.contract import format_ids
 
@@ -21,10 +21,9 @@ def _decision(delegate_map: DelegateMap) -> list[str]:
     model, result, search = delegate_map.model, delegate_map.result, delegate_map.search
     lines = [f"{model.file} on {delegate_map.board.name}: {_summary(delegate_map)}"]
     if search is not None:
-        how = "every placement" if search.placements < search.threshold else f"{search.placements} placements"
         bound = "below" if search.placements < search.threshold else "not below"
         lines.append(
-            f"search: {how} considered ({search.placements} {bound} threshold {search.threshold}), method"
+            f"search: {search.placements} placements possible, {bound} the threshold {search.threshold}; method"
             f" {search.method}, {search.measured} measured, {search.failed} failed"
             + (f", ended by: {search.finished_by}" if search.finished_by else "")
         )
@@ -39,6 +38,8 @@ def _decision(delegate_map: DelegateMap) -> list[str]:
             lines.append(
                 f"limit: {describe_agreement(result.limit)} (correct kernels among themselves: {floor})"
             )
+        if beyond_limit(result.numeric, result.limit):
+            lines.append(f"the outputs are {BEYOND_LIMIT}")
     for name, value in delegate_map.baselines.items():
         lines.append(f"compared with {name}: {value if isinstance(value, str) else f'{value:g} ms'}")
     return lines

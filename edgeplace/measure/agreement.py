@@ -330,17 +330,17 @@ class Gate:
             return GateResult(False, "the outputs have another number, shape or type than the reference")
         limit = self.limit
         broken = [
-            text
-            for text, value, least in (
-                (f"cosine {agreement.cosine:.6g}, limit {limit.cosine}", agreement.cosine, limit.cosine),
-                (f"SNR {agreement.snr_db:.1f} dB, limit {limit.snr_db}", agreement.snr_db, limit.snr_db),
-                (f"equal elements {agreement.equal_share}, limit {limit.equal_share}", agreement.equal_share, limit.equal_share),
-                (f"metric {agreement.metric}, limit {limit.metric}", agreement.metric, limit.metric),
+            f"{what} {value:{form}}{unit}, limit {least:.4g}{unit}"
+            for what, value, form, unit, least in (
+                ("cosine", agreement.cosine, ".6g", "", limit.cosine),
+                ("SNR", agreement.snr_db, ".1f", " dB", limit.snr_db),
+                ("equal elements", agreement.equal_share, ".6g", "", limit.equal_share),
+                ("metric", agreement.metric, ".6g", "", limit.metric),
             )
             if value is not None and least is not None and not value >= least
-        ]  # fmt: skip
+        ]
         if limit.max_abs is not None and not agreement.max_abs <= limit.max_abs:
-            broken.append(f"largest difference {agreement.max_abs:.6g}, limit {limit.max_abs}")
+            broken.append(f"largest difference {agreement.max_abs:.6g}, limit {limit.max_abs:.6g}")
         return GateResult(not broken, "; ".join(broken))
 
 

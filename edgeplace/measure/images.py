@@ -90,7 +90,7 @@ def _decode_image(path: Path, height: int, width: int, channels: int) -> npt.NDA
     except ImportError:
         raise InputError(
             "reading images needs Pillow, which is not installed",
-            hint="pip install 'edgeplace[images]'",
+            hint="python -m pip install pillow",
             where=str(path),
         ) from None
     try:

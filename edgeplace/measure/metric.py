@@ -32,6 +32,10 @@ from edgeplace.registry import nearest_name_hint
 SampleOutputs = Mapping[str, npt.NDArray[Any]]
 """The outputs of one sample by name."""
 
+_NO_LABELS_HINT = (
+    "it was called with (outputs, labels), and labels is None: --inputs gives none"
+    " (labels.csv in the folder, or the key 'labels' of an npz)"
+)
 _SPEC_HINT = "write it as module:function, or path/to/file.py:function"
 
 
@@ -60,7 +64,8 @@ class Metric:
         try:
             value = self.function([dict(sample) for sample in outputs], labels)
         except (Exception, SystemExit) as error:
-            raise _user_code_error(f"metric '{self.name}' failed", error) from error
+            hint = "" if labels is not None else _NO_LABELS_HINT
+            raise _user_code_error(f"metric '{self.name}' failed", error, hint) from error
         if isinstance(value, np.ndarray) and value.ndim == 0:
             value = value.item()
         if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
@@ -91,7 +96,7 @@ def load_metric(spec: str) -> Metric:
     for part in path.split("."):
         if not hasattr(found, part):
             names = (
-                [name for name in vars(found) if not name.startswith("_")]
+                [name for name, value in vars(found).items() if callable(value) and not name.startswith("_")]
                 if hasattr(found, "__dict__")
                 else []
             )
@@ -145,14 +150,16 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _user_code_error(message: str, error: BaseException) -> InputError:
+def _user_code_error(message: str, error: BaseException, hint: str = "") -> InputError:
     """An explained error from an exception in the user's code: its last line, and where it happened."""
     last_line = traceback.format_exception_only(type(error), error)[-1].strip()
     if isinstance(error, SyntaxError) and error.filename:
         where = f"{error.filename}:{error.lineno}"
     else:
         where = _users_last_frame(error)
-    return InputError(f"{message}: {last_line}", hint="--debug shows the whole traceback", where=where)
+    return InputError(
+        f"{message}: {last_line}", hint=hint or "--debug shows the whole traceback", where=where
+    )
 
 
 def _users_last_frame(error: BaseException) -> str:

@@ -13,12 +13,15 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from edgeplace.delegate_map import BEYOND_LIMIT
 from edgeplace.report.words import (
     NOTHING,
     agreement_text,
     bytes_text,
     count_text,
+    counted,
     interval_text,
+    is_beyond_limit,
     ms_text,
     ratio_text,
     shape_text,
@@ -39,7 +42,7 @@ def optimize_tables(outcome: Facts) -> list[RenderableType]:
     """
     delegate_map, rows = outcome["map"], outcome["rows"]
     table = _table(
-        "", "placement", ">ms", ">95 % interval", ">speed-up", "outputs", ">segments", ">transfers"
+        "", "!placement", ">ms", ">95 % interval", ">speed-up", "outputs", ">segments", ">transfers"
     )
     for row in rows:
         outputs = "wrong" if row.get("wrong") else agreement_text(row.get("agreement"))
@@ -47,7 +50,7 @@ def optimize_tables(outcome: Facts) -> list[RenderableType]:
             ">" if row["chosen"] else "",
             row["name"],
             ms_text(row["p50_ms"]),
-            interval_text(row["ci95_ms"]),
+            interval_text(row["ci95_ms"] if row["p50_ms"] is not None else None),
             ratio_text(row["speedup"]),
             outputs if row["p50_ms"] is not None else NOTHING,
             _number(row["segments"]),
@@ -58,6 +61,12 @@ def optimize_tables(outcome: Facts) -> list[RenderableType]:
         f"{row['name']}: {row.get('failure') or row['wrong']}"
         for row in rows
         if row.get("failure") or row.get("wrong")
+    ]
+    limit = (delegate_map.get("result") or {}).get("limit")
+    notes += [
+        f"{row['name']}: outputs {BEYOND_LIMIT}"
+        for row in rows
+        if row["p50_ms"] is not None and not row.get("wrong") and is_beyond_limit(row.get("agreement"), limit)
     ]
     left_out = delegate_map.get("platforms_left_out", {})
     notes += [f"{name}: not there: {reason}" for name, reason in left_out.items()]
@@ -180,7 +189,7 @@ def _model_lines(facts: Facts) -> list[RenderableType]:
     signature = f"signature {entry['signature']}" if entry["signature"] else f"subgraph {entry['subgraph']}"
     lines = [
         f"{model['name']}: {bytes_text(model['size_bytes'])}, {signature} of {model['subgraphs']}, "
-        f"{totals['operators']} operators, {count_text(totals['macs'])} MACs, "
+        f"{counted(totals['operators'], 'operator')}, {count_text(totals['macs'])} MACs, "
         f"{bytes_text(totals['constant_bytes'])} of constants, {bytes_text(totals['activation_bytes'])} of activations",
         f"sha256 {model['sha256']}",
     ]
@@ -189,9 +198,8 @@ def _model_lines(facts: Facts) -> list[RenderableType]:
             f"{side[:-1]} {port['name']}: {port['type']} {shape_text(port['shape_signature'])}"
             for port in entry[side]
         ]
-    others = [key for key in model["signatures"] if key != entry["signature"]]
-    if others:
-        lines.append(f"other signatures: {', '.join(others)}")
+    if model["signatures"]:
+        lines.append(f"signatures (--signature): {', '.join(model['signatures'])}")
     return _lines(lines)
 
 
@@ -239,7 +247,7 @@ def _unit_parts(granularity: str, units: Sequence[Facts]) -> list[RenderableType
                 _ids(unit["predecessors"]),
             ],
         )
-    return [_line(""), _line(f"{len(units)} units (granularity {granularity})", "bold"), table]
+    return [_line(""), _line(f"{counted(len(units), 'unit')} (granularity {granularity})", "bold"), table]
 
 
 def _map_headline(delegate_map: Facts) -> str:
@@ -291,13 +299,13 @@ def _decision(delegate_map: Facts) -> list[RenderableType]:
 
 
 def _table(*columns: str) -> Table:
-    """A plain table; a column whose title begins with ``>`` is right-aligned (numbers)."""
+    """A plain table; a column whose title begins with ``>`` is right-aligned (numbers), with ``!`` never broken."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for title in columns:
         table.add_column(
-            Text(title.removeprefix(">")),
+            Text(title.lstrip(">!")),
             justify="right" if title.startswith(">") else "left",
-            no_wrap=title.startswith(">"),
+            no_wrap=title.startswith((">", "!")),
             overflow="fold",
         )
     return table

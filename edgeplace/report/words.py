@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgeplace.delegate_map import AgreementInfo, describe_agreement
+from edgeplace.delegate_map import AgreementInfo, beyond_limit, describe_agreement
 
 NOTHING = "-"
 
@@ -32,6 +32,11 @@ def count_text(value: int) -> str:
     return _scaled(value, 1000, ("", "k", "M", "G", "T"))
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 unit``, ``2 units``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def bytes_text(value: int) -> str:
     """``1.23 MiB``."""
     return _scaled(value, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
@@ -45,6 +50,13 @@ def shape_text(shape: Sequence[int]) -> str:
 def agreement_text(agreement: Mapping[str, Any] | None) -> str:
     """An agreement as the map keeps it, in one line."""
     return NOTHING if not agreement else describe_agreement(AgreementInfo(**agreement))
+
+
+def is_beyond_limit(agreement: Mapping[str, Any] | None, limit: Mapping[str, Any] | None) -> bool:
+    """An agreement worse than the limit, both as the map keeps them."""
+    return bool(agreement and limit) and beyond_limit(
+        AgreementInfo(**agreement or {}), AgreementInfo(**limit or {})
+    )
 
 
 def short_text(text: str, length: int = 56) -> str:
