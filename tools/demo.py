@@ -33,6 +33,7 @@ def run(*argv: str, log: str | None = None) -> None:
 
 
 def main() -> None:
+    """Run all steps in a fresh folder; ends with the exit code of the first that fails."""
     started_s = time.monotonic()
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir()

@@ -44,6 +44,7 @@ def run_stage(name: str, argv: list[str]) -> tuple[float, str]:
 
 
 def main() -> None:
+    """Run all stages; ends with the exit code of the first that fails."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="the full sweeps as well, with a dated log")
     full = parser.parse_args().full

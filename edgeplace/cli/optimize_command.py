@@ -25,11 +25,11 @@ def optimize(
     granularity: options.Granularity = "unit",
     pin: Annotated[
         list[str] | None,
-        typer.Option("--pin", metavar="OPS=PLATFORM", help="Ops (id, type or name) must go there."),
+        typer.Option("--pin", metavar="NODES=PLATFORM", help="Nodes (id, type or name) must go there."),
     ] = None,
     ban: Annotated[
         list[str] | None,
-        typer.Option("--ban", metavar="OPS=PLATFORM", help="Ops (id, type or name) must not go there."),
+        typer.Option("--ban", metavar="NODES=PLATFORM", help="Nodes (id, type or name) must not go there."),
     ] = None,
     threshold: Annotated[
         int,
@@ -50,10 +50,10 @@ def optimize(
         int, typer.Option("--seed", help="The same seed and records give the same proposals.")
     ] = 0,
     cosine: Annotated[
-        float, typer.Option("--min-cosine", help="Outputs must agree at least this well.")
+        float, typer.Option("--min-cosine", help="Least cosine between outputs and the reference's.")
     ] = 0.99,
     snr: Annotated[
-        float, typer.Option("--min-snr", metavar="DB", help="Outputs must agree at least this well.")
+        float, typer.Option("--min-snr", metavar="DB", help="Least signal-to-noise ratio of outputs, in dB.")
     ] = 30.0,
     metric: options.MetricSpec = None,
     metric_min: Annotated[

@@ -37,6 +37,7 @@ from edgeplace.measure.reference import (
     next_reference,
 )
 from edgeplace.measure.workbench import Array, RunOutputs, Workbench, whole_plan
+from edgeplace.placement.plan import Plan
 from edgeplace.placement.segmentation import plan_of_groups
 
 LOG = logging.getLogger(__name__)
@@ -50,9 +51,11 @@ Outputs = tuple[Array, ...]
 class OutputCache(Protocol):
     """Reference outputs of earlier runs, by key."""
 
-    def reference_get(self, key: str) -> bytes | None: ...
+    def reference_get(self, key: str) -> bytes | None:
+        """What is kept under that key, ``None`` when nothing is."""
 
-    def reference_put(self, key: str, data: bytes) -> bool: ...
+    def reference_put(self, key: str, data: bytes) -> bool:
+        """Keep it, if there is room; says whether it is kept."""
 
 
 @dataclass(frozen=True)
@@ -145,19 +148,13 @@ def calibrate(
             runtime_version=runtime_version,
             machine=machine,
         )
-        found = _cached(cache, key)
-        if found is None:
-            ran = workbench.run(
-                whole_plan(graph, f"kernels-{kernels.name}"), calibration.samples, original=original
-            )
-            if isinstance(ran, Failure):
-                LOG.info("the whole model does not run on %s kernels: %s", kernels, ran)
-                failures[kernels] = ran
-                continue
-            found = ran.outputs
-            if cache is not None:
-                cache.reference_put(key, _to_bytes(found))
-        outputs[kernels] = found
+        plan = whole_plan(graph, f"kernels-{kernels.name}")
+        found = _outputs_of(workbench, plan, calibration, original=original, cache=cache, key=key)
+        if isinstance(found, Failure):
+            LOG.info("the whole model does not run on %s kernels: %s", kernels, found)
+            failures[kernels] = found
+        else:
+            outputs[kernels] = found
     choice = next_reference(failures)
     quantization = [graph.tensors[tensor].quantization for tensor in graph.outputs]
     floor = Floor.calibrate(
@@ -193,6 +190,27 @@ def reference_tensors(workbench: Workbench, unit_graph: UnitGraph, numerics: Num
         return {}
     inputs = dict(zip(graph.inputs, numerics.inputs.samples[0], strict=True))
     return {**inputs, **ran.intermediates[0]}
+
+
+def _outputs_of(
+    workbench: Workbench,
+    plan: Plan,
+    inputs: InputSet,
+    *,
+    original: bool,
+    cache: OutputCache | None,
+    key: str,
+) -> tuple[Outputs, ...] | Failure:
+    """Outputs of a plan for every sample, from the cache when they are there."""
+    found = _cached(cache, key)
+    if found is not None:
+        return found
+    ran = workbench.run(plan, inputs.samples, original=original)
+    if isinstance(ran, Failure):
+        return ran
+    if cache is not None:
+        cache.reference_put(key, _to_bytes(ran.outputs))
+    return ran.outputs
 
 
 def _enough_samples(graph: Graph, inputs: InputSet) -> InputSet:

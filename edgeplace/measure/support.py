@@ -49,9 +49,11 @@ class Trial:
 class TrialMemory(Protocol):
     """Trials of earlier searches, by segment hash and platform."""
 
-    def get(self, segment_sha256: str, platform: str) -> Trial | None: ...
+    def get(self, segment_sha256: str, platform: str) -> Trial | None:
+        """What an earlier search found, ``None`` when none tried. Its ``nodes`` need not be this model's."""
 
-    def put(self, segment_sha256: str, platform: str, trial: Trial) -> None: ...
+    def put(self, segment_sha256: str, platform: str, trial: Trial) -> None:
+        """Remember what this search found."""
 
 
 @dataclass

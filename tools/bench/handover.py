@@ -88,6 +88,7 @@ def directly(files: list[Path], array: Any) -> Callable[[], None]:
 
 
 def median_us(run: Callable[[], Any], rounds: int) -> float:
+    """Median time of one call."""
     times = []
     for _ in range(rounds):
         started_ns = perf_counter_ns()

@@ -162,6 +162,7 @@ def _ms(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
+    """Place the models, print their rows, write the table and the maps."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
