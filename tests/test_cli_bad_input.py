@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -197,6 +198,29 @@ def test_a_map_edited_to_place_a_node_twice_or_not_at_all(placed: Path, tmp_path
     for verb in (("map", "validate"), ("verify",)):
         done = edgeplace(*verb, missing, "--model", placed / "model.tflite", folder=tmp_path)
         assert_explained(done, 2, "edited.yaml:", "5")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "new", "words"),
+    [
+        (r"(result:\n  p50_ms: ).*", r"\1.nan", ("result.p50_ms", "is not a number")),
+        (r"(result:\n  p50_ms: ).*", r"\1-1.0", ("result.p50_ms", "greater than or equal to 0")),
+        (r"(result:\n  p50_ms: ).*", r"\1.inf", ("result.p50_ms", "finite")),
+        (r"(runtime-default: )[0-9.e-]+", r"\1.nan", ("baselines.runtime-default", "is not a number")),
+        (r"(  nodes: )14\n", r"\g<1>1000000000\n", ("model.nodes", "less than or equal to")),
+        (r"(  nodes: )14\n", r"\g<1>15\n", ("14 nodes, not 15",)),
+        (r"(  limit: ).*", r"\1{snr_db: .nan}", ("result.limit.snr_db", "is not a number")),
+    ],
+)
+def test_numbers_that_no_measurement_gives_are_refused_in_a_map(
+    placed: Path, tmp_path: Path, pattern: str, new: str, words: tuple[str, ...]
+) -> None:
+    text, count = re.subn(pattern, new, (placed / "map.yaml").read_text())
+    assert count == 1
+    (tmp_path / "edited.yaml").write_text(text)
+    done = edgeplace("map", "validate", "edited.yaml", "--model", placed / "model.tflite", folder=tmp_path)
+    assert_explained(done, 2, "edited.yaml:", *words)
+    assert "quotes" not in done.stderr
 
 
 def test_a_map_whose_model_is_gone_says_where_it_was_looked_for(placed: Path, tmp_path: Path) -> None:

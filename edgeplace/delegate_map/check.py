@@ -51,6 +51,10 @@ def plan_from_map(delegate_map: DelegateMap, graph: Graph) -> Plan:
     if graph.model_sha256 == model.sha256 and graph.signature != model.signature:
         message = f"the map is for signature '{model.signature}', not for '{graph.signature}'"
         delegate_map.refuse([(("model", "signature"), message)])
+    if graph.model_sha256 == model.sha256 and len(graph.nodes) != model.nodes:
+        delegate_map.refuse(
+            [(("model", "nodes"), f"the model has {len(graph.nodes)} nodes, not {model.nodes}")]
+        )
     unit_graph = contract(graph, "op")
     placed = {node for unit in unit_graph.units for node in unit.nodes}
     validate_map(delegate_map, nodes=placed, model_sha256=graph.model_sha256)

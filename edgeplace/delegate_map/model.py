@@ -13,7 +13,16 @@ from typing import Literal
 
 from edgeplace.boards import NAME_PATTERN, PlatformSpec
 from edgeplace.measure.measurement import Agreement
-from edgeplace.schema import Field, FrozenModel, NodeRanges, Scalar, ShortFloat, field_validator
+from edgeplace.schema import (
+    MAX_NODE_ID,
+    Field,
+    FrozenModel,
+    NodeRanges,
+    Scalar,
+    ShortFloat,
+    TimeMs,
+    field_validator,
+)
 
 MAP_FORMAT: Literal["edgeplace/delegate-map@1"] = "edgeplace/delegate-map@1"
 SHA256_PATTERN = r"^[0-9a-f]{64}$"
@@ -36,7 +45,7 @@ class ModelInfo(FrozenModel):
 
     file: str = Field(pattern=FILE_NAME_PATTERN)
     sha256: str = Field(pattern=SHA256_PATTERN)
-    nodes: int = Field(ge=0)
+    nodes: int = Field(ge=0, le=MAX_NODE_ID)
     signature: str = ""
     shapes: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     granularity: Literal["op", "unit", "block"] = "unit"
@@ -109,7 +118,7 @@ class MapSegment(FrozenModel):
     sha256: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    p50_ms: ShortFloat | None = None
+    p50_ms: TimeMs | None = None
     ran_on: str = ""
 
 
@@ -130,8 +139,8 @@ class Result(FrozenModel):
         noisy: The interval did not get narrow enough.
     """
 
-    p50_ms: ShortFloat
-    ci95_ms: tuple[ShortFloat, ShortFloat]
+    p50_ms: TimeMs
+    ci95_ms: tuple[TimeMs, TimeMs]
     speedup_over_best_single: ShortFloat | None = None
     decision: str = ""
     numeric: AgreementInfo = AgreementInfo()
@@ -202,7 +211,7 @@ class DelegateMap(FrozenModel):
     platforms: dict[str, PlatformSpec]
     segments: tuple[MapSegment, ...]
     result: Result | None = None
-    baselines: dict[str, ShortFloat | str] = Field(default_factory=dict)
+    baselines: dict[str, TimeMs | str] = Field(default_factory=dict)
     search: SearchInfo | None = None
     rejected: tuple[Rejection, ...] = ()
     platforms_left_out: dict[str, str] = Field(default_factory=dict)

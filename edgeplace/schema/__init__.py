@@ -6,11 +6,13 @@ one, and all problems of a file are told together.
 
 from edgeplace.schema.document import Document, Problem, read_document, read_text
 from edgeplace.schema.model import (
+    MAX_NODE_ID,
     Field,
     FrozenModel,
     NodeRanges,
     Scalar,
     ShortFloat,
+    TimeMs,
     dump_model,
     field_validator,
     json_schema,
@@ -26,6 +28,7 @@ from edgeplace.schema.model import (
 from edgeplace.schema.writer import dump_value
 
 __all__ = [
+    "MAX_NODE_ID",
     "Document",
     "Field",
     "FrozenModel",
@@ -33,6 +36,7 @@ __all__ = [
     "Problem",
     "Scalar",
     "ShortFloat",
+    "TimeMs",
     "dump_model",
     "dump_value",
     "field_validator",

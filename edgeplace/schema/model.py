@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +18,13 @@ from edgeplace.schema.document import Document, Path_, Problem, read_document, r
 from edgeplace.schema.writer import dump_value
 
 __all__ = [
+    "MAX_NODE_ID",
     "Field",
     "FrozenModel",
     "NodeRanges",
     "Scalar",
     "ShortFloat",
+    "TimeMs",
     "dump_model",
     "field_validator",
     "json_schema",
@@ -71,11 +74,18 @@ Scalar = Union[bool, int, float, str]
 
 
 def _short(value: float) -> float:
+    if math.isnan(value):
+        raise ValueError("is not a number")
     return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
 
 
 ShortFloat = Annotated[float, pydantic.AfterValidator(_short)]
-"""A float kept at :data:`SIGNIFICANT_DIGITS` digits, so that what is in memory is what stands in the file."""
+"""A float kept at :data:`SIGNIFICANT_DIGITS` digits, so that what is in memory is what stands in the file.
+
+Infinity is one (the SNR of equal outputs); NaN is none, since every comparison with it is silently false.
+"""
+TimeMs = Annotated[ShortFloat, Field(ge=0, allow_inf_nan=False)]
+"""A time in milliseconds."""
 
 
 def _parse_ranges(value: object) -> object:
@@ -229,6 +239,7 @@ def _problems_of(model: type[FrozenModel], document: Document, errors: Sequence[
     expected: dict[Path_, list[str]] = {}
     inputs: dict[Path_, Any] = {}
     problems: list[Problem] = []
+    explained: set[Path_] = set()
     for error in errors:
         loc: Path_ = tuple(error["loc"])
         path = document.known_part(loc) if document.lines else loc
@@ -238,8 +249,11 @@ def _problems_of(model: type[FrozenModel], document: Document, errors: Sequence[
                 words.append(_EXPECTED[error["type"]])
             inputs[path] = error["input"]
         else:
+            explained.add(path)
             problems.append(Problem(document.line(loc), _message(model, loc, path, error)))
     for path, words in expected.items():
+        if path in explained:  # the alternative that is meant has said what is wrong with it
+            continue
         quotes = "; put it in quotes" if words == ["text"] and isinstance(inputs[path], (int, float)) else ""
         text = f"{_spell(path)}: expected {_either(words)}, not {_describe(inputs[path])}{quotes}"
         problems.append(Problem(document.line(path), text))
