@@ -5,16 +5,16 @@
 set -eu
 missing="$*"
 if [ -z "$missing" ]; then
-[ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
-command -v ssh-keygen >/dev/null 2>&1 || missing="$missing openssh-client"
-command -v gcc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
-ls /usr/lib/*/libvulkan.so.1 >/dev/null 2>&1 || missing="$missing libvulkan1"
-swiftshader=/usr/lib/chromium/vk_swiftshader_icd.json
-if [ ! -e "$swiftshader" ] && ! ls /usr/share/vulkan/icd.d/*.json >/dev/null 2>&1; then
-  # On Ubuntu `chromium` is only a stub for a snap and brings no driver.
-  if grep -q '^ID=debian' /etc/os-release 2>/dev/null; then missing="$missing chromium"
-  else echo "no Vulkan driver: the gpu tests will skip (any Vulkan 1.1 driver will do)" >&2; fi
-fi
+  [ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
+  command -v ssh-keygen >/dev/null 2>&1 || missing="$missing openssh-client"
+  command -v gcc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
+  ls /usr/lib/*/libvulkan.so.1 >/dev/null 2>&1 || missing="$missing libvulkan1"
+  swiftshader=/usr/lib/chromium/vk_swiftshader_icd.json
+  if [ ! -e "$swiftshader" ] && ! ls /usr/share/vulkan/icd.d/*.json >/dev/null 2>&1; then
+    # On Ubuntu `chromium` is only a stub for a snap and brings no driver.
+    if grep -q '^ID=debian' /etc/os-release 2>/dev/null; then missing="$missing chromium"
+    else echo "no Vulkan driver: the gpu tests will skip (any Vulkan 1.1 driver will do)" >&2; fi
+  fi
 fi
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ]; then sudo=""; elif command -v sudo >/dev/null 2>&1; then sudo="sudo"; else

@@ -146,7 +146,7 @@ def table_line(facts: dict[str, Any]) -> str:
             _ms(default) if default else "-",
             f"{_ms(mix)} ({mix['segments']} segments)" if mix else "-",
             f"**{' + '.join(used)}** {result.p50_ms:.3g} ms",
-            f"{result.speedup_over_best_single or 1:.2f}x",
+            "-" if result.speedup_over_best_single is None else f"{result.speedup_over_best_single:.2f}x",
             over_default,
             f"{search.method} {search.measured} of {search.placements}",
             "yes" if facts["verify"] else f"no: {', '.join(facts['failed_checks'])}",
