@@ -14,6 +14,7 @@ from optimize_runs import short_request
 
 from edgeplace import controller
 from edgeplace.delegate_map import DelegateMap, load_map
+from edgeplace.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +90,29 @@ def test_a_delegate_that_hangs_costs_its_deadline_and_no_more(
     found = optimized("ops=TANH,mode=hang_invoke", run_deadline_s=0.5).map
     assert "timeout" in failures_of(found)
     assert [segment.platform for segment in found.segments] == ["cpu1"]
+
+
+def test_units_that_a_delegate_takes_one_by_one_and_not_together_do_not_fall_back_silently(
+    delegate: Path, tmp_path: Path, model_file: Callable[[str], Path]
+) -> None:
+    # TANH, RELU and ADD alone are one node each, which the delegate takes. Of two or three together it takes one only.
+    request = short_request(
+        model_file("multi_output"), tmp_path, "cpu1", f"acc=delegate:{delegate},max_nodes=1",
+        granularity="op",
+    )  # fmt: skip
+    found = controller.optimize(request).map
+    assert found.search is not None
+    assert (found.search.placements, found.search.measured, found.search.failed) == (8, 8, 4)
+    with Store.open(request.store) as store:
+        (session,) = store.sessions()
+        failures = [
+            m.failure
+            for m in store.session(session.key, {}, resume=True).measurements()
+            if m.failure is not None
+        ]
+    assert [(failure.kind, failure.platform) for failure in failures] == [("unsupported", "acc")] * 4
+    assert sum("test_delegate.so 1/2" in failure.message for failure in failures) == 3
+    assert sum("test_delegate.so 1/3" in failure.message for failure in failures) == 1
 
 
 def test_explain_says_which_segment_on_which_platform_disagreed_and_by_how_much(

@@ -18,7 +18,7 @@ from edgeplace.measure.measurement import Agreement, Failure, Measurement, Timin
 from edgeplace.measure.numerics import Numerics
 from edgeplace.measure.statistics import TimingPlan
 from edgeplace.measure.support import SupportFinder
-from edgeplace.measure.workbench import Array, Workbench
+from edgeplace.measure.workbench import Array, RunOutputs, Workbench
 from edgeplace.placement.plan import Placement, Plan, Segment
 from edgeplace.placement.segmentation import make_plan
 
@@ -135,6 +135,9 @@ class Bench:
         outputs = self.workbench.run(plan, self._numerics.inputs.samples)
         if isinstance(outputs, Failure):
             return failed(outputs)
+        elsewhere = self._ran_elsewhere(plan, outputs)
+        if elsewhere is not None:
+            return failed(elsewhere)
         agreement, reason = self._numerics.judge(outputs, whole_cpu=self._is_whole_cpu(plan))
         if reason:
             return failed(self._blame(plan, reason, agreement), agreement)
@@ -162,6 +165,24 @@ class Bench:
                 break
             LOG.warning("the board throttled while plan %s was timed", plan.id)
         return timing, {**after, "throttled_meanwhile": throttled}
+
+    def _ran_elsewhere(self, plan: Plan, outputs: RunOutputs) -> Failure | None:
+        """No silent fallback: a segment that the runtime ran, or ran in part, on something else than its platform.
+
+        Units that go to a platform one by one may still be too many for it together.
+        """
+        for segment, accelerated, ran_on in zip(
+            plan.segments, outputs.accelerated, outputs.ran_on, strict=False
+        ):
+            if accelerated is False and segment.platform not in self._trusted:
+                return Failure(
+                    "unsupported",
+                    f"it ran on {ran_on}",
+                    "compile",
+                    segment=segment.id,
+                    platform=segment.platform,
+                )
+        return None
 
     def _failure_known_of(self, plan: Plan) -> Failure | None:
         if self._strikes.get(plan.id, 0) >= STRIKES:

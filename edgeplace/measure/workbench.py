@@ -55,11 +55,16 @@ class Deadlines:
 
 @dataclass(frozen=True)
 class RunOutputs:
-    """What a plan gave: per sample the graph outputs, and per sample every tensor that crossed a cut."""
+    """What a plan gave: per sample the graph outputs, and per sample every tensor that crossed a cut.
+
+    ``ran_on`` and ``accelerated`` say for each segment what really ran it, and whether that was all of it on the platform's
+    own hardware (``None`` on a CPU).
+    """
 
     outputs: tuple[tuple[Array, ...], ...]
     intermediates: tuple[Mapping[int, Array], ...] = ()
     ran_on: tuple[str, ...] = ()
+    accelerated: tuple[bool | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,7 @@ class Workbench:
                 result.outputs,
                 tuple(_by_tensor(plan, tensors) for tensors in result.intermediates),
                 result.ran_on,
+                result.accelerated,
             )
 
         return self._retrying(call)
