@@ -41,6 +41,7 @@ from edgeplace.graph.graph import Graph
 from edgeplace.placement.plan import Plan, Source
 from edgeplace.placement.segmentation import plan_of_groups
 from edgeplace.placement.segments import SegmentCutter
+from edgeplace.testing.models import AUTHORED
 from edgeplace.testing.toy import toy_graph
 from edgeplace.tflite.model import Tensor
 from edgeplace.tflite.reader import Model
@@ -607,6 +608,30 @@ def test_inputs_that_do_not_fit_are_refused(
     assert done.returncode == 2
     assert message in done.stderr
     assert placed.run("--inputs", "none.npz").returncode == 2
+
+
+def test_inputs_without_names_are_refused(tmp_path: Path, model_file: Callable[[str], Path]) -> None:
+    placed = Placed(model_file("sine_float"), ["cpu1"], tmp_path / "out")
+    np.save(placed.folder / "x.npy", next(iter(placed.inputs().values())))
+    done = placed.run("--inputs", "x.npy")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "runner.py: x.npy is not an .npz file, which holds inputs by name"
+
+
+def test_a_segment_that_the_runtime_refuses_is_explained(
+    tmp_path: Path, model_file: Callable[[str], Path]
+) -> None:
+    placed = Placed(model_file("sine_float"), ["cpu1"], tmp_path / "out")
+    refused = AUTHORED["unknown_custom_op"]()
+    (placed.folder / "segments" / "0_cpu1.tflite").write_bytes(refused)
+    runner = placed.folder / "runner.py"
+    code = runner.read_text().replace(placed.files[0].sha256, hashlib.sha256(refused).hexdigest())
+    runner.write_text(code)
+    done = placed.run()
+    assert done.returncode == 1
+    assert "runner.py: a segment does not run: " in done.stderr
+    assert "EdgePlaceUnknown" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_the_map_beside_the_code_fits_it(tmp_path: Path, model_file: Callable[[str], Path]) -> None:

@@ -289,7 +289,7 @@ def _p90(times_ms: list[float]) -> float:
 
 
 def main() -> int:
-    """Run from the command line. Gives the exit code: 0 ok, 2 wrong file or input."""
+    """Run from the command line. Gives the exit code: 0 ok, 1 a segment does not run, 2 wrong file or input."""
     parser = argparse.ArgumentParser(description="Run the placed model.")
     parser.add_argument("--bench", action="store_true", help="time it")
     parser.add_argument("--runs", type=int, default=100, metavar="N", help="runs of --bench [100]")
@@ -302,7 +302,10 @@ def main() -> int:
         runner = Runner()
         inputs = made_up_inputs()
         if options.inputs:
-            with np.load(options.inputs) as file:
+            file = np.load(options.inputs)
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise WrongInputError(f"{options.inputs} is not an .npz file, which holds inputs by name")
+            with file:
                 inputs = _in_order({name: file[name] for name in file.files})
         outputs = runner(inputs)
         if options.outputs:
@@ -315,6 +318,9 @@ def main() -> int:
     except (WrongFileError, WrongInputError, OSError, ValueError) as error:
         print(f"runner.py: {error}", file=sys.stderr)
         return 2
+    except RuntimeError as error:
+        print(f"runner.py: a segment does not run: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
