@@ -56,7 +56,7 @@ class Outcome:
 
     executed: int
     segments: int
-    differences: tuple[Granularity, ...]
+    differences: tuple[str, ...]
     skipped: str = ""
 
 
