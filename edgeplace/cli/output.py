@@ -20,12 +20,16 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
+from rich.text import Text
 
 from edgeplace.errors import OutputError
 
@@ -89,6 +93,27 @@ def print_renderables(*parts: RenderableType) -> None:
             console.print(part, markup=False)
 
 
+class _WhatColumn(ProgressColumn):
+    """What is being done now. In a narrow terminal it alone gives way, and stays on one line."""
+
+    def render(self, task: Task) -> Text:
+        return Text(str(task.fields["what"]), no_wrap=True, overflow="ellipsis")
+
+
+def progress_columns() -> tuple[ProgressColumn, ...]:
+    """Stage, how far, for how long, how long still, and what is being done now."""
+    return (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20, table_column=Column(no_wrap=True)),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TimeElapsedColumn(table_column=Column(no_wrap=True)),
+        TextColumn("left"),
+        TimeRemainingColumn(table_column=Column(no_wrap=True)),
+        _WhatColumn(table_column=Column()),
+    )
+
+
 class ConsoleObserver:
     """Shows what a run is doing: the stage, what is measured now, the best so far, the time left."""
 
@@ -121,17 +146,7 @@ class ConsoleObserver:
         if self._quiet:
             yield self
             return
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[what]}", markup=False),
-        )
-        with Progress(*columns, console=self._console, transient=True) as progress:
+        with Progress(*progress_columns(), console=self._console, transient=True) as progress:
             self._progress = progress
             try:
                 yield self
