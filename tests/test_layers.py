@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("registry", "deadline", "atomic", "user_folders"),
+    ("registry", "deadline", "atomic", "user_folders", "printable"),
     ("schema",),
     ("boards",),
     ("tflite",),

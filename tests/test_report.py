@@ -15,6 +15,7 @@ from edgeplace.delegate_map import BEYOND_LIMIT
 from edgeplace.graph.build import build_graph
 from edgeplace.graph.contract import contract
 from edgeplace.graph.inspect import inspect_model
+from edgeplace.printable import printable
 from edgeplace.report import tables
 from edgeplace.report.words import (
     agreement_text,
@@ -260,3 +261,11 @@ def test_inspect_tables_of_a_model_without_bonds(model_file: Callable[[str], Pat
 )  # fmt: skip
 def test_numbers_for_people(got: str, expected: str) -> None:
     assert got == expected
+
+
+def test_names_do_not_steer_the_terminal() -> None:
+    hostile = "a\x1b[31mRED\x07\x00\x9b\u202eb\n"
+    assert printable(hostile) == "a\\x1b[31mRED\\x07\\x00\\x9b\\u202eb\n"
+    assert printable("n\u00e4me [red]x[/red]\tok") == "n\u00e4me [red]x[/red]\tok"
+    facts = {"map_file": hostile, "holds": True, "checks": [], "rows": [], "board_changes": [hostile]}
+    assert "\x1b" not in "".join(str(part) for part in tables.verify_tables(facts))

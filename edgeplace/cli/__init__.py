@@ -35,6 +35,7 @@ from edgeplace.errors import (
     EXIT_OK,
     EdgePlaceError,
 )
+from edgeplace.printable import printable
 
 # typer carries its own click from 0.20 on and used the separate package before; the root of both is found by name.
 _USAGE_ERROR: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
@@ -117,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _explain(message: str, hint: str, code: int) -> int:
     kind = "" if code == EXIT_INTERRUPTED else "error: "
-    sys.stderr.write(f"edgeplace: {kind}{message}\n")
+    sys.stderr.write(f"edgeplace: {kind}{printable(message)}\n")
     if hint:
-        sys.stderr.write(f"  try: {hint}\n")
+        sys.stderr.write(f"  try: {printable(hint)}\n")
     return code

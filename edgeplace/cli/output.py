@@ -32,6 +32,7 @@ from rich.table import Column
 from rich.text import Text
 
 from edgeplace.errors import OutputError
+from edgeplace.printable import printable
 
 
 def ready_standard_streams() -> None:
@@ -138,7 +139,7 @@ class ConsoleObserver:
     def note(self, text: str) -> None:
         """Something the user should know, whatever the output is."""
         console = self._progress.console if self._progress is not None else self._console
-        console.print(f"note: {text}", style="yellow", markup=False)
+        console.print(f"note: {printable(text)}", style="yellow", markup=False)
 
     @contextmanager
     def running(self) -> Iterator[ConsoleObserver]:

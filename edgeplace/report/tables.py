@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from edgeplace.delegate_map import BEYOND_LIMIT
+from edgeplace.printable import printable
 from edgeplace.report.words import (
     NOTHING,
     agreement_text,
@@ -312,11 +313,11 @@ def _table(*columns: str) -> Table:
 
 
 def _add(table: Table, cells: Sequence[str], style: str = "") -> None:
-    table.add_row(*(Text(cell) for cell in cells), style=style)
+    table.add_row(*(Text(printable(cell)) for cell in cells), style=style)
 
 
 def _line(text: str, style: str = "") -> Text:
-    return Text(text, style=style)
+    return Text(printable(text), style=style)
 
 
 def _lines(texts: Sequence[str]) -> list[RenderableType]:
