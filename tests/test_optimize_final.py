@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,30 @@ from edgeplace.controller.search import Search, choose_optimizer, measure_until_
 from edgeplace.delegate_map import DelegateMap
 from edgeplace.errors import NoFeasiblePlacementError
 from edgeplace.measure.bench import Bench
-from edgeplace.measure.measurement import Failure
+from edgeplace.measure.final import FinalResult
+from edgeplace.measure.measurement import Failure, Timing
 from edgeplace.measure.statistics import TimingPlan
 from edgeplace.measure.support import SupportFinder
 from edgeplace.placement.plan import Placement
 from edgeplace.placement.segmentation import make_plan
 from edgeplace.placement.space import PlacementSpace
+from edgeplace.store import RecordKind
 from edgeplace.testing.toy import toy_unit_graph
 
 UNITS = toy_unit_graph(3)
 REFUSED = Failure("unsupported", "there is no kernel for it", "compile")
+
+
+class KeepsNothing:
+    """Records that are not kept."""
+
+    def keep(
+        self, kind: RecordKind, plan_id: str, name: str, run: Callable[[], Timing | Failure]
+    ) -> Timing | Failure:
+        return run()
+
+    def keep_final(self, run: Callable[[], FinalResult], plan_ids: Mapping[str, str]) -> FinalResult:
+        return run()
 
 
 def search_with(times_ms: dict[str, float], *, npu_cannot: int | None = None) -> Search:
@@ -50,7 +65,9 @@ def search_with(times_ms: dict[str, float], *, npu_cannot: int | None = None) ->
     bench = Bench(workbench, UNITS, numerics, tensors, TimingPlan(), finder, trusted=frozenset({"cpu"}))
     optimizer = choose_optimizer(request, space, support, bench)
     finished_by = measure_until_done(optimizer, bench, None, SilentObserver())
-    return Search(request, fake_board(*names), numerics, support, bench, optimizer, finished_by)
+    return Search(
+        request, fake_board(*names), numerics, support, bench, optimizer, KeepsNothing(), finished_by
+    )
 
 
 def plan_id(platforms: str) -> str:
@@ -126,6 +143,8 @@ def test_nothing_that_works_is_an_error_that_says_why() -> None:
     bench = Bench(workbench, UNITS, numerics, tensors, TimingPlan(), finder, trusted=frozenset())
     optimizer = choose_optimizer(search.request, search.space, search.support, bench)
     finished_by = measure_until_done(optimizer, bench, None, SilentObserver())
-    broken = Search(search.request, search.board, numerics, search.support, bench, optimizer, finished_by)
+    broken = Search(
+        search.request, search.board, numerics, search.support, bench, optimizer, KeepsNothing(), finished_by
+    )
     with pytest.raises(NoFeasiblePlacementError, match="there is no kernel for it"):
         hold_final(broken, SilentObserver())

@@ -180,6 +180,25 @@ def test_the_same_records_and_seed_give_the_same_search_and_nothing_is_measured_
     assert again.map.search.measured == 10
 
 
+def test_the_final_and_the_defaults_are_in_the_records_with_their_raw_runs(
+    model_file: Callable[[str], Path], tmp_path: Path
+) -> None:
+    request = short_request(model_file("branchy"), tmp_path, "cpu1", "cpu_ref", budget=3)
+    outcome = controller.optimize(request)
+    with Store.open(request.store) as store:
+        (summary,) = store.sessions()
+        session = store.session(summary.key, {}, resume=True)
+        final = {r.placement_id: r.measurement for r in session.records("interleave") if r.measurement}
+        (default,) = session.records("baseline")
+        assert not session.unfinished()
+    assert default.placement_id == "runtime-default"
+    in_final = {row["name"]: row["p50_ms"] for row in outcome.rows if row["in_final"]}
+    assert set(final) == set(in_final)
+    for measurement in final.values():
+        assert measurement.timing is not None
+        assert len(measurement.timing.times_ms) == 12 * 5  # rounds x runs
+
+
 def test_a_killed_host_loses_at_most_the_sample_in_flight(
     model_file: Callable[[str], Path], tmp_path: Path
 ) -> None:

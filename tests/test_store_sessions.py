@@ -35,12 +35,12 @@ def test_records_come_back_in_order_and_equal(path):
         session = store.session("key", {"model": "m"}, resume=False)
         for item in measured:
             session.end(session.start(item.plan_id, item.placement_id, "measure", ("cpu", "npu")), item)
-        session.end(session.start("plan", "-", "reference"), None)
+        session.end(session.start("plan", "-", "baseline"), None)
     with Store.open(path) as store:
         session = store.session("key", {"model": "m"}, resume=True)
         assert session.measurements() == tuple(measured)
         records = session.records()
-        assert [r.kind for r in records] == ["measure"] * 3 + ["reference"]
+        assert [r.kind for r in records] == ["measure"] * 3 + ["baseline"]
         assert records[0].platforms == ("cpu", "npu")
         assert records[3].measurement is None
         assert session.records("interleave") == ()

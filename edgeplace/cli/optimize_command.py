@@ -63,10 +63,7 @@ def optimize(
         float,
         typer.Option("--sample-budget", metavar="SECONDS", help="Longest timing of one placement.", min=0.01),
     ] = 1.0,
-    run_deadline: Annotated[
-        float,
-        typer.Option("--run-deadline", metavar="SECONDS", help="A run longer than this is hung.", min=0.1),
-    ] = 30.0,
+    run_deadline: options.RunDeadline = 30.0,
     rounds: Annotated[
         int | None, typer.Option("--rounds", help="Interleaved rounds of the final [30].", min=12)
     ] = None,

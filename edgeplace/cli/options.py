@@ -58,6 +58,9 @@ MetricSpec = Annotated[
         help="Task metric, a function (outputs, labels) -> float; higher is better.",
     ),
 ]
+RunDeadline = Annotated[
+    float, typer.Option("--run-deadline", metavar="SECONDS", help="A run longer than this is hung.", min=0.1)
+]
 StorePath = Annotated[
     str | None,
     typer.Option("--store", metavar="FILE", help="Where measurements are kept.", envvar="EDGEPLACE_STORE"),

@@ -24,6 +24,7 @@ def verify(
     tolerance: Annotated[
         float, typer.Option("--tolerance", help="How much slower than the map says is still a pass.", min=0.0)
     ] = 0.25,
+    run_deadline: options.RunDeadline = 30.0,
     rounds: Annotated[int | None, typer.Option("--rounds", help="Interleaved rounds [30].", min=12)] = None,
     json: options.Json = False,
 ) -> int:
@@ -41,6 +42,7 @@ def verify(
         metric=metric,
         inputs=inputs,
         tolerance=tolerance,
+        run_deadline_s=run_deadline,
         rounds=rounds,
     )
     with observer.running():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from edgeplace.controller.prepare import runs_as_given, timing_plan
@@ -37,7 +38,10 @@ def hold_final(search: Search, watch: Observer) -> tuple[FinalResult, list[Entra
     watch.stage("final", 1)
     watch.advance(f"{len(racing)} plans interleaved", 0)
     sample = search.numerics.inputs.samples[0]
-    final = run_final(search.workbench, racing, sample, rounds=search.request.rounds)
+    final = search.records.keep_final(
+        partial(run_final, search.workbench, racing, sample, rounds=search.request.rounds),
+        {entrant.name: entrant.plan.id for entrant in racing},
+    )
     if not any(entrant.name in final.p50_ms for entrant in racing if entrant.competes):
         raise NoFeasiblePlacementError(
             "no placement ran in the final: " + "; ".join(f"{n}: {f}" for n, f in final.failures.items()),
@@ -121,7 +125,12 @@ def _measure_default(search: Search, name: str, spec: Mapping[str, Any]) -> Entr
         LOG.info("default '%s' does not run: %s", name, ran)
         return None
     agreement, wrong = search.numerics.judge(ran, whole_cpu=spec["kind"] == "cpu")
-    timing = workbench.measure(plan, samples[0], timing_plan(search.request), original=original)
+    timing = search.records.keep(
+        "baseline",
+        plan.id,
+        name,
+        partial(workbench.measure, plan, samples[0], timing_plan(search.request), original=original),
+    )
     if isinstance(timing, Failure):
         LOG.info("default '%s' cannot be timed: %s", name, timing)
         return None

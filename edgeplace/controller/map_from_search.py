@@ -226,6 +226,8 @@ def _search_info(search: Search) -> SearchInfo:
         seed=search.request.seed,
         budget=search.optimizer.budget,
         finished_by=search.finished_by,
+        pins=search.request.pins,
+        bans=search.request.bans,
     )
 
 

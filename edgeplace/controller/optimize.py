@@ -130,7 +130,7 @@ def optimize(request: OptimizeRequest, observer: Observer | None = None) -> Opti
             optimizer = choose_optimizer(request, space, support, bench)
             finished_by = measure_until_done(optimizer, bench, request.minutes, watch)
 
-            search = Search(request, board, numerics, support, bench, optimizer, finished_by)
+            search = Search(request, board, numerics, support, bench, optimizer, session, finished_by)
             final, entrants = hold_final(search, watch)
             delegate_map, rows = map_from_search(search, final, entrants)
             save_map(delegate_map, map_path)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 
 from edgeplace.controller.requests import Observer, OptimizeRequest, SearchInterrupted
 from edgeplace.errors import EdgePlaceError, StoreError
 from edgeplace.graph.graph import Graph
 from edgeplace.measure.board import LiveBoard
+from edgeplace.measure.final import FinalResult
 from edgeplace.measure.inputs import InputSet
-from edgeplace.measure.measurement import Agreement, Measurement
+from edgeplace.measure.measurement import Agreement, Failure, Measurement, Timing
 from edgeplace.measure.numerics import Numerics
+from edgeplace.measure.statistics import timing_from
 from edgeplace.measure.support import Trial
 from edgeplace.placement.plan import Placement
-from edgeplace.store import Session, Store, Support, session_key
+from edgeplace.store import RecordKind, Session, Store, Support, session_key
 
 
 @contextlib.contextmanager
@@ -52,7 +55,7 @@ def search_session(
     }
     key = session_key(facts)
     last = store.last_session(key)
-    if not request.resume and last is not None and last.finished_at is None:
+    if not request.resume and last is not None and last.finished_at is None and last.measured:
         watch.note(
             f"an unfinished search of this model with {last.measured} measurements exists; --resume goes on with it"
         )
@@ -106,6 +109,40 @@ class SessionRecorder:
         self._session.end(token, measurement)
         self._in_flight = None
         self.measured += 1
+
+    def keep(
+        self, kind: RecordKind, plan_id: str, name: str, run: Callable[[], Timing | Failure]
+    ) -> Timing | Failure:
+        """Do a run that is no placement of the search, between its own START and END.
+
+        Args:
+            kind: Why it runs.
+            name: What the tables call it.
+        """
+        self._in_flight = self._session.start(plan_id, name, kind)
+        found = run()
+        if isinstance(found, Failure):
+            kept = Measurement(name, plan_id, failure=found)
+        else:
+            kept = Measurement(name, plan_id, timing=found)
+        self._session.end(self._in_flight, kept)
+        self._in_flight = None
+        return found
+
+    def keep_final(self, run: Callable[[], FinalResult], plan_ids: Mapping[str, str]) -> FinalResult:
+        """Hold the final between a START and an END, then keep the raw runs of everyone in it.
+
+        Args:
+            plan_ids: Name -> plan id of everyone in it.
+        """
+        self._in_flight = self._session.start(" ".join(plan_ids.values()), "final", "interleave")
+        final = run()
+        self._session.end(self._in_flight, None)
+        self._in_flight = None
+        for name, rounds_ms in final.rounds_ms.items():
+            times_ms = [time_ms for runs_ms in rounds_ms for time_ms in runs_ms]
+            self.keep("interleave", plan_ids[name], name, partial(timing_from, times_ms))
+        return final
 
     def give_up(self, reason: str) -> None:
         """The run in flight, if there is one, was stopped for a reason outside of it; it says nothing about its plan."""

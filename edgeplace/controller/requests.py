@@ -120,6 +120,7 @@ class VerifyRequest:
     overrides: tuple[str, ...] = ()
     inputs: Path | None = None
     metric: str | None = None
+    run_deadline_s: float = 30.0
     tolerance: float = 0.25
     rounds: int | None = None
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from edgeplace.catalog import OPTIMIZERS
 from edgeplace.controller.requests import DEFAULT_SURROGATE_BUDGET, Observer, OptimizeRequest
 from edgeplace.graph.graph import Graph
 from edgeplace.measure.bench import Bench
 from edgeplace.measure.board import LiveBoard
-from edgeplace.measure.measurement import Measurement
+from edgeplace.measure.final import FinalResult
+from edgeplace.measure.measurement import Failure, Measurement, Timing
 from edgeplace.measure.numerics import Numerics
 from edgeplace.measure.support import Support
 from edgeplace.measure.workbench import Workbench
@@ -18,7 +21,20 @@ from edgeplace.optimizers.base import Optimizer, SearchHints
 from edgeplace.optimizers.gate import choose_method
 from edgeplace.placement.plan import Placement, Plan
 from edgeplace.placement.space import PlacementSpace
+from edgeplace.store import RecordKind
 from edgeplace.tflite.reader import Model
+
+
+class RunRecords(Protocol):
+    """Where runs that are no placements of the search are kept: what it is compared with, and the final."""
+
+    def keep(
+        self, kind: RecordKind, plan_id: str, name: str, run: Callable[[], Timing | Failure]
+    ) -> Timing | Failure:
+        """Do a run between its own START and END."""
+
+    def keep_final(self, run: Callable[[], FinalResult], plan_ids: Mapping[str, str]) -> FinalResult:
+        """Hold the final between a START and an END, then keep everyone's raw runs."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +51,7 @@ class Search:
     support: Support
     bench: Bench
     optimizer: Optimizer
+    records: RunRecords
     finished_by: str
 
     @property

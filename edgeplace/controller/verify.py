@@ -36,7 +36,7 @@ from edgeplace.measure.final import Entrant, FinalResult, run_final
 from edgeplace.measure.measurement import Failure
 from edgeplace.measure.metric import load_metric
 from edgeplace.measure.numerics import Numerics
-from edgeplace.measure.workbench import Deadlines, Workbench, whole_plan
+from edgeplace.measure.workbench import Workbench, whole_plan
 from edgeplace.placement.plan import Placement, Plan
 from edgeplace.placement.segmentation import make_plan
 from edgeplace.tflite.reader import Model
@@ -65,7 +65,7 @@ def verify(request: VerifyRequest, observer: Observer | None = None) -> dict[str
         _refuse_missing_platforms(delegate_map, board)
         graph = graph_on(board, model, delegate_map.model.signature, shape_texts(delegate_map))
         plan = plan_from_map(delegate_map, graph)
-        workbench = workbench_on(board, model, graph, run_deadline_s=Deadlines().run_s)
+        workbench = workbench_on(board, model, graph, request.run_deadline_s)
         watch.stage("reference", 3)
         numerics = _numerics(request, delegate_map, board, workbench, watch)
         watch.stage("running the map again", 2)

@@ -161,7 +161,9 @@ class SearchInfo(FrozenModel):
         measured: Placements measured.
         failed: Of those, how many gave no usable time.
         budget: Most placements to measure, when there was a limit.
-        finished_by: What ended it: ``all measured``, ``budget``, ``minutes``, ``converged``, ``interrupted``.
+        finished_by: What ended it: ``space`` (all measured), ``budget``, ``minutes``, ``converged``, ``infeasible``.
+        pins: ``--pin`` rules that were in force.
+        bans: ``--ban`` rules that were in force.
     """
 
     method: str
@@ -172,6 +174,8 @@ class SearchInfo(FrozenModel):
     seed: int = 0
     budget: int | None = None
     finished_by: str = ""
+    pins: tuple[str, ...] = ()
+    bans: tuple[str, ...] = ()
 
 
 class Rejection(FrozenModel):

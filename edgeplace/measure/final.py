@@ -7,7 +7,7 @@ share the same minutes (A B A B), by the rule of :mod:`edgeplace.measure.decisio
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -54,7 +54,8 @@ class Entrant:
 class FinalResult:
     """Times of everyone in the final, and the verdict.
 
-    ``verdict`` is ``None`` when only one plan could compete. Intervals are of the median over the rounds.
+    ``verdict`` is ``None`` when only one plan could compete. Intervals are of the median over the rounds; ``rounds_ms``
+    has every run: name -> ``[round][run]``.
     """
 
     p50_ms: Mapping[str, float]
@@ -62,6 +63,7 @@ class FinalResult:
     verdict: Verdict | None
     rounds: int
     failures: Mapping[str, Failure]
+    rounds_ms: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)
 
 
 def run_final(
@@ -107,6 +109,7 @@ def run_final(
         verdict,
         rounds,
         failures,
+        by_name,
     )
 
 

@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeVar, get_args
 
 from edgeplace.measure.measurement import Agreement, Failure, Measurement, Timing
 
-RecordKind = Literal["support-try", "reference", "measure", "interleave"]
-"""Why something ran on the board."""
+RecordKind = Literal["measure", "baseline", "interleave"]
+"""Why something ran on the board: a placement of the search, what it is compared with, or the final."""
 
 RECORD_KINDS: tuple[str, ...] = get_args(RecordKind)
 
