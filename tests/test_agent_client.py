@@ -509,12 +509,10 @@ def test_a_request_over_the_caps_is_refused_before_anything_is_sent(fake: Callab
 
 
 def test_ctrl_c_ends_the_agent_and_the_client_can_be_closed(fake: Callable[..., AgentClient]) -> None:
-    client = fake(answering_health_with("threading.Event().wait()"))
-    timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT])
-    timer.start()
+    # The agent presses Ctrl-C itself: the host is then certain to be waiting for its answer.
+    client = fake(answering_health_with("os.kill(os.getppid(), signal.SIGINT)\nthreading.Event().wait()"))
     with pytest.raises(KeyboardInterrupt):
         client.health()
-    timer.join()
     assert is_gone(client.info.pid)
     client.close()
     client.close()
