@@ -29,6 +29,7 @@ from edgeplace.controller.prepare import graph_on, inputs_for, workbench_on
 from edgeplace.delegate_map import DelegateMap, load_map, plan_from_map
 from edgeplace.measure.board import bring_up
 from edgeplace.measure.measurement import Failure
+from edgeplace.store import Store
 from edgeplace.tflite.reader import Model
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -94,6 +95,27 @@ def place(case: Case, folder: Path) -> dict[str, Any]:
         "failed_checks": [check["name"] for check in verdict["checks"] if not check["holds"]],
         "runner": runner_agrees(outcome.map, model, folder / case.name),
     }
+
+
+def write_every_placement(store_path: Path, path: Path) -> None:
+    """All placements that an exhaustive search measured, fastest first: platforms per unit, median, interval."""
+    with Store.open(store_path) as store:
+        key = store.sessions()[-1].key
+        records = store.session(key, {}, resume=True).records("measure")
+    rows = []
+    for record in records:
+        found = record.measurement
+        assert found is not None
+        placement = " ".join(record.platforms)
+        if found.timing is None:
+            rows.append((float("inf"), f"{placement}\t-\t{found.failure}"))
+        else:
+            low_ms, high_ms = found.timing.ci95_ms
+            text = f"{placement}\t{found.timing.p50_ms:.4g}\t{low_ms:.4g} .. {high_ms:.4g}"
+            rows.append((found.timing.p50_ms, text))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ["platform of each unit\tp50 ms\t95 % interval, or why not", *(text for _, text in sorted(rows))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def runner_agrees(delegate_map: DelegateMap, model_path: Path, code: Path) -> str:
@@ -181,7 +203,11 @@ def main() -> None:
             maps = arguments.out / "maps"
             maps.mkdir(parents=True, exist_ok=True)
             shutil.copy(folder / f"{case.name}.yaml", maps)
-            load_map(maps / f"{case.name}.yaml")
+            search = load_map(maps / f"{case.name}.yaml").search
+            if search is not None and search.method == "exhaustive":
+                write_every_placement(
+                    folder / "store.sqlite", arguments.out / "exhaustive" / f"{case.name}.tsv"
+                )
     head = [
         "# Real models placed on one machine",
         "",
@@ -189,7 +215,8 @@ def main() -> None:
         f"Python {platform.python_version()}. Milliseconds are medians; *chosen* is decided in an interleaved final, and",
         "its gain over the best single platform is the paired ratio of that final. *npu* is LiteRT's OpenVINO dispatch on",
         "the CPU, *gpu* LiteRT's GPU accelerator on SwiftShader: real runtimes, on a machine without the hardware.",
-        "The maps are in [maps/](maps/).",
+        "The maps are in [maps/](maps/); for models whose placements were all measured, every one of them is in",
+        "[exhaustive/](exhaustive/), fastest first.",
         "",
         "| model | kind | single platforms, ms | runtime default, ms | fastest mix, ms | chosen | over best single "
         "| over default | search: measured of feasible | verify holds | runner and agent | minutes |",
