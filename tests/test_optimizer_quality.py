@@ -43,6 +43,7 @@ def test_on_an_additive_board_the_seeds_already_hold_the_fastest():
         assert regret(Surrogate, board, seed, board.hints()) == 0.0
 
 
+@pytest.mark.slow(reason="ten searches of sixty measurements, each batch trains the surrogate")
 def test_surrogate_with_unit_times_is_within_a_few_percent_of_the_fastest_of_2_to_the_20():
     """Boards where neighbours and hidden groups matter; 60 of 1048576 placements are measured."""
     found: dict[str, list[float]] = {}
@@ -59,6 +60,7 @@ def test_surrogate_with_unit_times_is_within_a_few_percent_of_the_fastest_of_2_t
     assert all(s < r for s, r in zip(found["surrogate"], found["random"], strict=True))
 
 
+@pytest.mark.slow(reason="ten searches of sixty measurements, each batch trains the surrogate")
 def test_surrogate_that_sees_totals_only_beats_random_search_and_rules():
     """No unit times before the search, no segment times in it; 60 of 3 to the 16 placements are measured."""
     found: dict[str, list[float]] = {}
