@@ -42,7 +42,7 @@ def main() -> None:
     run("edgeplace", "boards", "probe", "local")
     run("edgeplace", "optimize", MODEL.name, "--board", "local", "-o", "face_landmark.yaml", "--budget", "40")
     run("edgeplace", "map", "explain", "face_landmark.yaml")
-    run("edgeplace", "verify", "face_landmark.yaml", "--tolerance", "1.0")
+    run("edgeplace", "verify", "face_landmark.yaml", "--tolerance", "0.5")
     run("edgeplace", "generate", "face_landmark.yaml", "--target", "python", "-o", "deployment")
     run("python", "deployment/runner.py", "--bench", log="runner.log")
     minutes = (time.monotonic() - started_s) / 60
